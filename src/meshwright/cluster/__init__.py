@@ -1,0 +1,1 @@
+"""Floor 1: devices, links and how they are wired."""

@@ -1,0 +1,1 @@
+"""Floor 5: from a timeline to causes, costs and changes."""

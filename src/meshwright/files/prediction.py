@@ -1,0 +1,51 @@
+"""The predictor's answer for one plan: plain values, in seconds and bytes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from meshwright.basics.figures import Mode, Origin
+
+
+@dataclass(frozen=True, slots=True)
+class StageMemory:
+    """Every byte of one pipeline rank by kind; keys of `parts` are the kinds, values are bytes."""
+
+    pipeline_rank: int
+    stages: tuple[int, ...]
+    parts: Mapping[str, int]  # weights, gradients, optimizer, activations, logits, communication, reserve
+    in_flight: int  # micro-batches whose activations are alive at the peak
+
+    @property
+    def total(self) -> int:
+        """Bytes of the whole rank."""
+        return sum(self.parts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Figures of one plan. `terms` is the waterfall: seconds a step by cause, summing to `step_time_s`.
+
+    `terms` keys: compute, recompute, imbalance, bubble, tp_comm, cp_comm, ep_comm, pp_comm, dp_comm, optimizer, host.
+    `stage_compute_s[r]` is pipeline rank r's own busy compute in a step. All figures are device seconds.
+    """
+
+    step_time_s: float
+    step_time_range_s: tuple[float, float]
+    tokens_per_s: float
+    tokens_per_s_per_gpu: float
+    mfu: float | None  # None where the device's peak is unknown
+    bubble_fraction: float  # idle share of the worst view: mean over pipeline ranks of idle by the schedule
+    exposed_comm_s: float
+    terms: Mapping[str, float]
+    stage_compute_s: tuple[float, ...]
+    idle_fraction: tuple[float, ...]  # a pipeline rank: 1 - compute / step
+    memory: tuple[StageMemory, ...]
+    memory_limit_bytes: int
+    fits: bool
+    origins: Mapping[str, Origin]  # constant -> where it comes from
+    mode: Mode = "predicted"
+
+    @property
+    def worst_memory(self) -> StageMemory:
+        """The pipeline rank that needs most."""
+        return max(self.memory, key=lambda stage: stage.total)

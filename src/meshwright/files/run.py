@@ -1,0 +1,137 @@
+"""The run folder: where each file lies, and the values in them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from meshwright.basics.figures import Mode
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """Paths inside `runs/NAME/`."""
+
+    root: Path
+
+    @property
+    def plan(self) -> Path:
+        return self.root / "plan.toml"
+
+    @property
+    def metrics(self) -> Path:
+        return self.root / "metrics.jsonl"
+
+    @property
+    def environment(self) -> Path:
+        return self.root / "environment.json"
+
+    @property
+    def result(self) -> Path:
+        return self.root / "result.json"
+
+    @property
+    def units(self) -> Path:
+        return self.root / "units.json"
+
+    @property
+    def memory(self) -> Path:
+        return self.root / "memory.json"
+
+    @property
+    def findings(self) -> Path:
+        return self.root / "findings.json"
+
+    @property
+    def report(self) -> Path:
+        return self.root / "report.html"
+
+    @property
+    def journal(self) -> Path:
+        return self.root / "tune.md"
+
+    @property
+    def spans(self) -> Path:
+        """Folder of one timeline a rank: `rank00003.npz`."""
+        return self.root / "spans"
+
+    @property
+    def traces(self) -> Path:
+        """Folder of one torch.profiler trace a rank: `rank00003.json.gz`."""
+        return self.root / "traces"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.root / "checkpoints"
+
+
+@dataclass(frozen=True, slots=True)
+class StepMetrics:
+    """One line of `metrics.jsonl`. `step_time_s` is wall seconds; `dilation` is K (1 outside dilated mode)."""
+
+    step: int
+    loss: float
+    grad_norm: float
+    lr: float
+    tokens: int
+    step_time_s: float
+    mode: Mode
+    dilation: float = 1.0
+    window: int = 0  # which phase of the run: repeats of a measurement are windows
+    profiled: bool = False
+
+    @property
+    def device_s(self) -> float:
+        """Device seconds: wall over K."""
+        return self.step_time_s / self.dilation
+
+
+@dataclass(frozen=True, slots=True)
+class UnitTime:
+    """Measured device seconds of one unit for one micro-batch; backward includes recompute when it is on."""
+
+    forward_s: float
+    backward_s: float
+    samples: int  # how many micro-batches were averaged
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredUnits:
+    """Per-unit times of a run, and the conditions under which they hold (`units.json`)."""
+
+    units: Mapping[str, UnitTime]
+    micro_batch: int
+    seq_len: int
+    tp: int
+    recompute: str
+    mode: Mode
+    optimizer_s: float = 0.0  # a rank's optimizer step, mean
+
+
+@dataclass(frozen=True, slots=True)
+class RankMemory:
+    """Bytes of tensors one rank holds after a step, and its process's peak resident size."""
+
+    rank: int
+    weights: int
+    gradients: int
+    optimizer: int
+    peak_rss: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What `train` reports (`result.json`)."""
+
+    run: str
+    steps: int
+    loss: float
+    first_loss: float
+    tokens_per_s: float
+    step_time_s: float  # median device seconds over the measured windows
+    step_time_spread: tuple[float, float]  # lowest and highest window median
+    mfu: float | None
+    bubble_fraction: float | None
+    memory_gib: float | None
+    mode: Mode
+    dilation: float = 1.0
+    windows: tuple[float, ...] = field(default_factory=tuple)  # median device seconds of each window

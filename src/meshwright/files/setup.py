@@ -1,0 +1,51 @@
+"""A job as values: what `job.toml` says once it is read, validated and resolved."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from meshwright.layout.proposal import Proposal
+
+Runner = Literal["meshwright", "megatron", "torchtitan", "deepspeed", "any"]
+
+
+@dataclass(frozen=True, slots=True)
+class DataSource:
+    """Table [data]. `path` None means the sources of the Python standard library."""
+
+    path: str | None = None
+    vocab: int | None = None  # size of the tokenizer to train; None: the model's vocabulary
+    limit_mib: float | None = None  # use at most this much text
+
+
+@dataclass(frozen=True, slots=True)
+class Profiling:
+    """Table [profile]."""
+
+    every: int = 0
+    steps: int = 2
+    tools: tuple[str, ...] = ("torch",)
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """Table [tune]: how the loop measures and what it may change although the job gives it."""
+
+    change: tuple[str, ...] = ()  # keys of [layout] (and micro_batch) that tune may change even when given
+    mode: Literal["measured", "dilated"] | None = None  # None: dilated when ranks outnumber cores, else measured
+    repeats: int = 3
+    steps: int = 3  # steps a repeat
+    max_changes: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Everything a job says. `proposal` holds model, cluster, batch, recipe and the fixed parts of the layout."""
+
+    name: str
+    proposal: Proposal
+    data: DataSource = field(default_factory=DataSource)
+    profile: Profiling = field(default_factory=Profiling)
+    tune: Tuning = field(default_factory=Tuning)
+    runnable_by: Runner = "meshwright"
+    path: Path | None = None  # the file it came from

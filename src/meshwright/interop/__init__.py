@@ -1,0 +1,1 @@
+"""Floor 5: other frameworks' configurations, one file a framework."""

@@ -1,0 +1,61 @@
+"""A complete parallel layout."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Schedule = Literal["gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zbv", "dualpipev"]
+Recompute = Literal["none", "selective", "full"]
+
+SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
+RECOMPUTE: tuple[Recompute, ...] = get_args(Recompute)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Every choice of a layout, complete. World size is `dp * tp * pp * cp`; experts are carved out of dp * cp.
+
+    `stages[i]` lists the units of stage i in forward order; `placement[i]` is the pipeline rank that holds it.
+    With one stage a pipeline rank `placement` is `(0, 1, ..., pp - 1)`.
+    """
+
+    stages: tuple[tuple[str, ...], ...]
+    placement: tuple[int, ...]
+    dp: int = 1
+    tp: int = 1
+    pp: int = 1
+    cp: int = 1
+    ep: int = 1
+    etp: int = 1
+    vpp: int = 1
+    sp: bool = False
+    zero: int = 0
+    shard_group: int | None = None  # HSDP: ranks that share one set of shards; None means all of dp
+    schedule: Schedule = "1f1b"
+    recompute: Recompute = "none"
+    recompute_layers: int | None = None  # full recompute for the first k layers of a stage only
+    bucket_mib: float = 25.0  # gradient exchange in buckets of this size
+    overlap: bool = True  # gradient exchange during backward
+
+    @property
+    def world(self) -> int:
+        """Number of ranks."""
+        return self.dp * self.tp * self.pp * self.cp
+
+    def stages_of(self, pipeline_rank: int) -> tuple[int, ...]:
+        """The stages that one pipeline rank holds, in forward order."""
+        return tuple(stage for stage, rank in enumerate(self.placement) if rank == pipeline_rank)
+
+
+def describe(layout: Layout) -> str:
+    """One line for people: `dp 2 × tp 2 × pp 2, 1f1b, recompute full`."""
+    degrees = [f"{name} {getattr(layout, name)}" for name in ("dp", "tp", "pp", "cp", "ep") if getattr(layout, name) > 1]
+    parts = [" × ".join(degrees) or "one device"]
+    if layout.pp > 1:
+        parts.append(layout.schedule + (f" ({layout.vpp} chunks)" if layout.vpp > 1 else ""))
+    if layout.sp:
+        parts.append("sp")
+    if layout.zero:
+        parts.append(f"ZeRO-{layout.zero}")
+    if layout.recompute != "none":
+        parts.append(f"recompute {layout.recompute}")
+    return ", ".join(parts)

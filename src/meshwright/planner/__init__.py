@@ -1,0 +1,1 @@
+"""Floor 5: the space of layouts, their ranking, and why."""

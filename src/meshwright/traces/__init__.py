@@ -1,0 +1,1 @@
+"""Floor 3: readers that turn recorded traces into Timelines."""

@@ -1,0 +1,1 @@
+"""The decoder that tests and demos train, and the table of families."""

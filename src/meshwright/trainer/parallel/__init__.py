@@ -1,0 +1,1 @@
+"""One file a parallel technique, applied in one visible order."""
