@@ -20,7 +20,7 @@ class Complaint:
         return f"{place}{shown}: {self.rule}{hint}" if place else f"{self.rule}{hint}"
 
 
-@dataclass
+@dataclass(eq=False)
 class InputError(Exception):
     """Unreadable or ill-typed input, unknown names, wrong usage: exit code 2. Lists every complaint."""
 
@@ -31,7 +31,7 @@ class InputError(Exception):
         return "\n".join(str(complaint) for complaint in self.complaints)
 
 
-@dataclass
+@dataclass(eq=False)
 class AnswerIsNo(Exception):
     """Well-formed input whose answer is no (invalid layout, nothing fits): exit code 1."""
 
@@ -42,7 +42,7 @@ class AnswerIsNo(Exception):
         return self.message
 
 
-@dataclass
+@dataclass(eq=False)
 class RunFailed(Exception):
     """A run that had started failed: exit code 3."""
 

@@ -48,7 +48,8 @@ class Layout:
 
 def describe(layout: Layout) -> str:
     """One line for people: `dp 2 × tp 2 × pp 2, 1f1b, recompute full`."""
-    degrees = [f"{name} {getattr(layout, name)}" for name in ("dp", "tp", "pp", "cp", "ep") if getattr(layout, name) > 1]
+    axes = ("dp", "tp", "pp", "cp", "ep")
+    degrees = [f"{name} {getattr(layout, name)}" for name in axes if getattr(layout, name) > 1]
     parts = [" × ".join(degrees) or "one device"]
     if layout.pp > 1:
         parts.append(layout.schedule + (f" ({layout.vpp} chunks)" if layout.vpp > 1 else ""))

@@ -53,7 +53,9 @@ class Proposal:
     seq_len: int
     wanted: Wanted
     written: Mapping[str, tuple[str, ValueOrigin]] = field(default_factory=dict)
-    claims: Mapping[str, str] = field(default_factory=dict)  # statements of the job that a rule can examine (table [claims])
+    claims: Mapping[str, str] = field(
+        default_factory=dict
+    )  # what the job states as fact (table [claims]): rules examine it
 
 
 def proposal_of(proposal: Proposal, layout: Layout, batch: Batch) -> Proposal:

@@ -37,7 +37,10 @@ _DTYPES = {
     "name": np.int32, "group": np.int32, "sequence": np.int64, "size": np.int64, "stage": np.int32,
     "micro_batch": np.int32, "step": np.int32,
 }  # fmt: skip
-_MISSING = {"stream": 0, "action": 0, "group": -1, "sequence": -1, "size": -1, "stage": -1, "micro_batch": -1, "step": -1}
+_MISSING = {
+    "stream": 0, "action": 0, "group": -1, "sequence": -1, "size": -1, "stage": -1, "micro_batch": -1,
+    "step": -1,
+}  # fmt: skip
 
 COLUMNS: tuple[str, ...] = tuple(_DTYPES)
 

@@ -1,7 +1,6 @@
 """A Timeline on disk: one `.npz` file."""
 
 import json
-import os
 from pathlib import Path
 from zipfile import BadZipFile
 
@@ -22,7 +21,7 @@ def save(timeline: Timeline, path: Path) -> None:
     partial = path.with_name(path.name + ".partial")
     with partial.open("wb") as stream:
         np.savez_compressed(stream, header=np.array(json.dumps(header)), **{c: getattr(timeline, c) for c in COLUMNS})
-    os.replace(partial, path)
+    partial.replace(path)
 
 
 def load(path: Path) -> Timeline:
@@ -31,7 +30,8 @@ def load(path: Path) -> Timeline:
         with np.load(path, allow_pickle=False) as data:
             header = json.loads(str(data["header"]))
             if header["format"] != FORMAT:
-                raise bad_input(f"timeline format {header['format']} is not known", file=str(path), legal=f"format {FORMAT}")
+                rule = f"timeline format {header['format']} is not known"
+                raise bad_input(rule, file=str(path), legal=f"format {FORMAT}")
             columns = {column: data[column] for column in COLUMNS}
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         raise bad_input(f"not a timeline that meshwright wrote ({type(error).__name__})", file=str(path)) from error
