@@ -33,5 +33,7 @@ class Architecture:
     positions: Literal["rope", "learned", "alibi"] = "rope"
     max_positions: int = 0  # rows of a learned position table; 0 when there is none
     parallel_residual: bool = False  # one unit a layer (GPT-NeoX, Falcon)
+    layer_norms: int = 2  # norms of width hidden in one layer: 1 in Falcon-7B, 4 in Gemma 2 and 3
+    embed_norm: bool = False  # a norm after the embedding (BLOOM)
     sliding_window: int | None = None
     config_path: str | None = None  # the config.json it was read from: the trainer builds from it
