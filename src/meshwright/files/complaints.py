@@ -1,15 +1,18 @@
 """What is wrong with a typed table, in the reader's words: field, value, rule, legal values, nearest known key."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from meshwright.basics.errors import Complaint
+from meshwright.basics.errors import Complaint, InputError
 from meshwright.basics.names import nearest
+
+Value = TypeVar("Value")
 
 _RULES = {
     "missing": "is required",
@@ -30,6 +33,14 @@ _RULES = {
     "too_short": "must have at least {min_length} entries",
     "too_long": "must have at most {max_length} entries",
 }  # fmt: skip
+
+
+def naming_field(step: Callable[[], Value], field: str) -> Value:
+    """Run a step of another room; its complaints that name no field are about `field`."""
+    try:
+        return step()
+    except InputError as error:
+        raise InputError(tuple(replace(found, field=found.field or field) for found in error.complaints)) from None
 
 
 def shown(value: object, limit: int = 60) -> str:

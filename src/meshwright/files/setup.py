@@ -49,3 +49,4 @@ class Setup:
     tune: Tuning = field(default_factory=Tuning)
     runnable_by: Runner = "meshwright"
     path: Path | None = None  # the file it came from
+    machine: Path | None = None  # the machine.toml that describes the devices, when the job names one

@@ -81,6 +81,8 @@ class ModelTable(Table):
     positions: Literal["rope", "learned", "alibi"] | None = None
     max_positions: Annotated[int, Field(ge=0, le=10**9)] | None = Field(None, description="rows of learned positions")
     parallel_residual: bool | None = Field(None, description="attention beside feed-forward: one unit a layer")
+    layer_norms: Annotated[int, Field(ge=1, le=8)] | None = Field(None, description="norms of width hidden a layer")
+    embed_norm: bool | None = Field(None, description="a norm after the embedding")
     sliding_window: Count | None = Field(None, description="tokens that attention looks back")
 
 

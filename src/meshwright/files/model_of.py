@@ -1,0 +1,74 @@
+"""The architecture that a job's table [model] names."""
+
+from meshwright.basics.errors import Complaint, InputError
+from meshwright.basics.quantities import parse_count
+from meshwright.files.complaints import naming_field
+from meshwright.files.job import Job
+from meshwright.files.tables import ModelTable
+from meshwright.model.architecture import Architecture
+
+
+def model_of(job: Job) -> Architecture:
+    """From a config.json (its path starts at the job's folder), the catalogue, a count, or plain dimensions.
+
+    Raises InputError for unknown names and families, unreadable files and dimensions that contradict each other.
+    """
+    table = job.tables.model
+    if table.config is not None:
+        from meshwright.model.huggingface import read_config
+
+        path = job.folder / table.config
+        return naming_field(lambda: read_config(path), "model.config")
+    if table.name is not None:
+        from meshwright.model.catalogue import named
+
+        name = table.name
+        return naming_field(lambda: named(name), "model.name")
+    if table.params is not None:
+        from meshwright.model.propose import from_count
+
+        written = table.params
+        count = parse_count(written, "model.params") if isinstance(written, str) else written
+        return naming_field(lambda: from_count(count), "model.params")
+    return plain(table)
+
+
+def _contradictions(table: ModelTable) -> list[Complaint]:
+    heads, kv_heads, hidden = table.heads or 1, table.kv_heads, table.hidden or 1
+    found = []
+    if table.head_dim is None and hidden % heads:
+        rule = f"hidden {hidden} must be a multiple of heads {heads}, or give head_dim"
+        found.append(Complaint("model.heads", str(heads), rule))
+    if kv_heads is not None and heads % kv_heads:
+        rule = f"heads {heads} must be a multiple of kv_heads"
+        legal = "legal: " + ", ".join(str(n) for n in range(1, heads + 1) if heads % n == 0)
+        found.append(Complaint("model.kv_heads", str(kv_heads), rule, legal))
+    if (table.experts or 0) > 0 and table.active_experts is None:
+        found.append(Complaint("model.active_experts", "", "is required with experts"))
+    if (table.active_experts or 0) > (table.experts or 0):
+        rule = f"cannot be more than experts {table.experts or 0}"
+        found.append(Complaint("model.active_experts", str(table.active_experts), rule))
+    if table.experts and table.active_experts == 0:
+        found.append(Complaint("model.active_experts", "0", "must be at least 1 when there are experts"))
+    if table.positions == "learned" and not table.max_positions:
+        found.append(Complaint("model.max_positions", "", "is required with learned positions"))
+    return found
+
+
+def default_ffn_hidden(hidden: int, gated: bool) -> int:
+    """4 times hidden; gated networks have three matrices, so 8/3 times hidden, rounded up to a multiple of 64."""
+    return -(-8 * hidden // 3 // 64) * 64 if gated else 4 * hidden
+
+
+def plain(table: ModelTable) -> Architecture:
+    """Plain dimensions as an architecture. Raises InputError when they contradict each other."""
+    complaints = _contradictions(table)
+    if complaints:
+        raise InputError(tuple(complaints))
+    given = table.model_dump(exclude_none=True, exclude={"config", "name", "params", "label", "family"})
+    hidden, heads = given["hidden"], given["heads"]
+    gated = given.get("gated", Architecture.__dataclass_fields__["gated"].default)
+    defaults = {
+        "kv_heads": heads, "head_dim": hidden // heads, "ffn_hidden": default_ffn_hidden(hidden, gated),
+    }  # fmt: skip
+    return Architecture(name=table.label or "plain", family=table.family or "plain", **{**defaults, **given})
