@@ -1,0 +1,102 @@
+"""Which text is read, in which order, and how much of it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.basics.errors import InputError
+from meshwright.trainer.corpus import PIECE_BYTES, Piece, fingerprint, open_corpus, pieces
+
+
+def documents(path: Path, limit: int | None = None) -> list[str]:
+    out, held = [], ""
+    for piece in pieces(open_corpus(str(path)), limit):
+        held += piece.text
+        if piece.ends_document:
+            out.append(held)
+            held = ""
+    assert held == ""  # the last piece always ends a document
+    return out
+
+
+def test_a_folder_is_read_in_the_order_of_names_without_hidden_or_binary_files(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "b.txt").write_text("bravo")
+    (tmp_path / "a.md").write_text("alpha")
+    (tmp_path / "sub" / "c.txt").write_text("charlie")
+    (tmp_path / ".hidden").write_text("no")
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG\0\0")
+    assert documents(tmp_path) == ["alpha", "bravo", "charlie"]
+
+
+def test_json_lines_hold_a_document_a_line(tmp_path: Path) -> None:
+    file = tmp_path / "d.jsonl"
+    file.write_text("\n".join(json.dumps({"text": text, "id": 1}) for text in ("one\ntwo", "drei")) + "\n\n")
+    assert documents(file) == ["one\ntwo", "drei"]
+    file.write_text('{"text": "fine"}\n{"txt": "wrong"}\n')
+    with pytest.raises(InputError, match=r"d\.jsonl: line 2: must be an object with the document under \"text\""):
+        documents(file)
+    file.write_text('{"text": "fine"}\n{"text"\n')
+    with pytest.raises(InputError, match="line 2: is not JSON"):
+        documents(file)
+
+
+def test_long_documents_travel_in_pieces(tmp_path: Path) -> None:
+    line = "a line of text that is not very long\n"
+    text = line * (3 * PIECE_BYTES // len(line))
+    (tmp_path / "long.txt").write_text(text)
+    parts = list(pieces(open_corpus(str(tmp_path))))
+    assert len(parts) == 3
+    assert [part.ends_document for part in parts] == [False, False, True]
+    assert "".join(part.text for part in parts) == text
+    assert all(part.text.endswith("\n") for part in parts)
+
+
+@given(texts=st.lists(st.text(st.characters(exclude_characters="\r\0", codec="utf-8"), min_size=1), min_size=1),
+       limit=st.integers(1, 60))  # fmt: skip
+def test_the_limit_is_bytes_and_keeps_a_prefix(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], limit: int
+) -> None:
+    folder = tmp_path_factory.mktemp("texts")
+    for index, text in enumerate(texts):
+        (folder / f"{index:04}.txt").write_text(text, encoding="utf-8")
+    whole, cut = "".join(documents(folder)), "".join(documents(folder, limit))
+    size = len(cut.encode())
+    assert whole.startswith(cut)
+    assert size <= limit
+    assert size > limit - 4 or cut == whole  # at most one character was given up
+
+
+def test_bytes_that_are_not_utf8_do_not_stop_the_reading(tmp_path: Path) -> None:
+    (tmp_path / "latin1.txt").write_bytes("Übung".encode("latin-1"))
+    assert list(pieces(open_corpus(str(tmp_path)))) == [Piece("\N{REPLACEMENT CHARACTER}bung", True)]
+
+
+def test_the_fingerprint_follows_changes(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("alpha")
+    seen = {fingerprint(open_corpus(str(tmp_path)))}
+    assert fingerprint(open_corpus(str(tmp_path))) in seen
+    (tmp_path / "a.txt").write_text("alpha beta")
+    seen.add(fingerprint(open_corpus(str(tmp_path))))
+    (tmp_path / "b.txt").write_text("")
+    seen.add(fingerprint(open_corpus(str(tmp_path))))
+    assert len(seen) == 3
+
+
+def test_the_default_corpus_is_the_standard_library_without_tests_and_packages() -> None:
+    corpus = open_corpus(None)
+    names = [file.relative_to(corpus.root).as_posix() for file in corpus.files]
+    assert {"argparse.py", "json/decoder.py"} <= set(names)
+    assert not [name for name in names if {"site-packages", "test", "tests"} & set(name.split("/"))]
+    size = sum(len(piece.text) for piece in pieces(corpus, 10**6))
+    assert 0.9e6 < size <= 1e6
+
+
+@pytest.mark.parametrize(("name", "said"), [("missing", "no such file or folder"), ("empty", "holds no text files")])
+def test_nothing_to_read_is_an_input_error(tmp_path: Path, name: str, said: str) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=f"data.path = .*{said}"):
+        open_corpus(str(tmp_path / name))
