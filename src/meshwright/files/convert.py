@@ -1,0 +1,174 @@
+"""From our values to the objects that verbs print."""
+
+import math
+from collections.abc import Sequence
+
+from meshwright.basics.quantities import GIB
+from meshwright.files.findings import Diagnosis, Finding
+from meshwright.files.outputs import (
+    BatchPart,
+    CheckOutput,
+    DiagnoseOutput,
+    FindingPart,
+    LayoutPart,
+    MemoryOutput,
+    MemoryStagePart,
+    PlanEntry,
+    PlanFigures,
+    PredictOutput,
+    ProblemPart,
+    RankPart,
+    TermPart,
+    TrainOutput,
+    WhyOutput,
+)
+from meshwright.files.plan import Plan
+from meshwright.files.prediction import Prediction
+from meshwright.files.run import RunResult
+from meshwright.layout.batch import equation, micro_batches_for
+from meshwright.layout.degrees import Layout, describe
+from meshwright.layout.proposal import Proposal, Wanted
+from meshwright.layout.rules import Problem
+from meshwright.model.units import compact
+
+
+def prediction_of(plan: Plan) -> Prediction:
+    """The plan's prediction. Raises ValueError when it has none."""
+    if plan.prediction is None:
+        raise ValueError("the plan carries no prediction")
+    return plan.prediction
+
+
+def _problem(problem: Problem) -> ProblemPart:
+    return ProblemPart(
+        rule=problem.rule, fields=list(problem.fields), message=problem.message, legal=str(problem.legal or "")
+    )
+
+
+def check_output(proposal: Proposal, problems: Sequence[Problem]) -> CheckOutput:
+    """Errors and warnings apart, with the batch and the fixed part of the layout."""
+    wanted = proposal.wanted
+    errors = [_problem(problem) for problem in problems if problem.severity == "error"]
+    micro, count = wanted.micro_batch, wanted.micro_batches
+    if count is None and micro is not None and wanted.dp is not None:
+        count = micro_batches_for(proposal.global_batch, micro, wanted.dp)
+    batch = BatchPart(
+        global_=proposal.global_batch, seq_len=proposal.seq_len, micro_batch=micro, micro_batches=count,
+        dp=wanted.dp, equation=equation(proposal.global_batch, micro, count, wanted.dp),
+    )  # fmt: skip
+    keys = [name for name in Wanted.__slots__ if name not in ("micro_batch", "micro_batches", "stages")]
+    layout: dict[str, object] = {key: getattr(wanted, key) for key in keys}
+    layout["stages"] = None if wanted.stages is None else [list(compact(units)) for units in wanted.stages]
+    return CheckOutput(
+        valid=not errors, problems=errors, batch=batch, layout=layout,
+        warnings=[_problem(problem) for problem in problems if problem.severity == "warning"],
+    )  # fmt: skip
+
+
+def layout_part(layout: Layout) -> LayoutPart:
+    """Everything of a layout but its stages."""
+    values = {name: getattr(layout, name) for name in Layout.__slots__ if name not in ("stages", "placement")}
+    return LayoutPart(**values, placement=list(layout.placement))
+
+
+def _figures(plan: Plan, runnable_by: Sequence[str]) -> dict[str, object]:
+    found = prediction_of(plan)
+    return {
+        "mode": found.mode, "layout": layout_part(plan.layout), "micro_batch": plan.batch.micro_batch,
+        "micro_batches": plan.batch.micro_batches, "stages": [list(compact(units)) for units in plan.layout.stages],
+        "step_time_s": found.step_time_s, "step_time_range_s": found.step_time_range_s,
+        "tokens_per_s": found.tokens_per_s, "tokens_per_s_per_gpu": found.tokens_per_s_per_gpu, "mfu": found.mfu,
+        "bubble_fraction": found.bubble_fraction, "exposed_comm_s": found.exposed_comm_s,
+        "stage_compute_s": list(found.stage_compute_s), "memory_gib": found.worst_memory.total / GIB,
+        "memory_limit_gib": found.memory_limit_bytes / GIB, "fits": found.fits, "runnable_by": list(runnable_by),
+        "terms": dict(found.terms), "origins": dict(found.origins),
+    }  # fmt: skip
+
+
+def plan_figures(plan: Plan, runnable_by: Sequence[str] = ()) -> PlanFigures:
+    """The figures of one plan."""
+    return PlanFigures.model_validate(_figures(plan, runnable_by))
+
+
+def plan_entry(plan: Plan, runnable_by: Sequence[str], why: str) -> PlanEntry:
+    """One entry of `plans`."""
+    return PlanEntry.model_validate({**_figures(plan, runnable_by), "why": why})
+
+
+def predict_output(plan: Plan, runnable_by: Sequence[str], why: str) -> PredictOutput:
+    """One entry of `plans` on its own."""
+    return PredictOutput.model_validate({**_figures(plan, runnable_by), "why": why})
+
+
+def why_output(first: Plan, second: Plan) -> WhyOutput:
+    """The terms of both predictions side by side, the largest difference first."""
+    one, two = prediction_of(first), prediction_of(second)
+    names = [*one.terms, *(name for name in two.terms if name not in one.terms)]
+    terms = [
+        TermPart(
+            term=name, first_s=one.terms.get(name, 0.0), second_s=two.terms.get(name, 0.0),
+            difference_s=two.terms.get(name, 0.0) - one.terms.get(name, 0.0),
+        )
+        for name in names
+    ]  # fmt: skip
+    return WhyOutput(
+        mode=one.mode, first=describe(first.layout), second=describe(second.layout),
+        first_step_time_s=one.step_time_s, second_step_time_s=two.step_time_s,
+        terms=sorted(terms, key=lambda term: -abs(term.difference_s)),
+    )  # fmt: skip
+
+
+def memory_output(plan: Plan, advice: Sequence[str] = ()) -> MemoryOutput:
+    """Every byte of each pipeline rank by kind."""
+    found, training = prediction_of(plan), plan.setup.proposal.training
+    stages = [
+        MemoryStagePart(
+            pipeline_rank=rank.pipeline_rank, stages=list(rank.stages), total_gib=rank.total / GIB,
+            parts_gib={kind: size / GIB for kind, size in rank.parts.items()}, in_flight=rank.in_flight,
+        )
+        for rank in found.memory
+    ]  # fmt: skip
+    recipe = {
+        "training.precision": training.precision, "training.optimizer": training.optimizer,
+        "training.gradient_dtype": training.gradient_dtype, "layout.zero": str(plan.layout.zero),
+        "layout.recompute": plan.layout.recompute, "batch.micro_batch": str(plan.batch.micro_batch),
+    }  # fmt: skip
+    return MemoryOutput(
+        mode=found.mode, stages=stages, worst_stage=found.worst_memory.pipeline_rank,
+        limit_gib=found.memory_limit_bytes / GIB, fits=found.fits, p_oom=None, recipe=recipe, advice=list(advice),
+    )  # fmt: skip
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def train_output(result: RunResult) -> TrainOutput:
+    """What a run did."""
+    return TrainOutput(
+        mode=result.mode, run=result.run, steps=result.steps, loss=_finite(result.loss),
+        first_loss=_finite(result.first_loss), tokens_per_s=result.tokens_per_s, step_time_s=result.step_time_s,
+        step_time_spread_s=result.step_time_spread, windows_s=list(result.windows), mfu=result.mfu,
+        bubble_fraction=result.bubble_fraction, memory_gib=result.memory_gib, dilation=result.dilation,
+    )  # fmt: skip
+
+
+def finding_part(finding: Finding) -> FindingPart:
+    """One finding."""
+    return FindingPart(
+        kind=finding.kind, ranks=list(finding.ranks), stages=list(finding.stages), evidence=dict(finding.evidence),
+        cause=finding.cause, cost_s_per_step=finding.cost_s_per_step, share=finding.share,
+        confidence=finding.confidence, change=dict(finding.change), predicted_gain=finding.predicted_gain,
+        verify=finding.verify,
+    )  # fmt: skip
+
+
+def diagnose_output(diagnosis: Diagnosis) -> DiagnoseOutput:
+    """A diagnosis."""
+    ranks = [RankPart(**{name: getattr(split, name) for name in RankPart.model_fields}) for split in diagnosis.ranks]
+    return DiagnoseOutput(
+        mode=diagnosis.mode, inputs=list(diagnosis.inputs), window=diagnosis.window,
+        step_time_s=diagnosis.step_time_s, ranks=ranks, bubble=dict(diagnosis.bubble),
+        memory=dict(diagnosis.memory), findings=[finding_part(finding) for finding in diagnosis.findings],
+        abstained=list(diagnosis.abstained),
+    )  # fmt: skip
