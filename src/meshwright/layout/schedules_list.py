@@ -7,6 +7,7 @@ ready. The order that results is a valid run of the pipeline, so executing it wi
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from meshwright.layout.pipeline_action import ActionKind, Order, PipelineAction
 
@@ -14,16 +15,16 @@ _TICKS: dict[ActionKind, int] = {"F": 1, "B": 2, "I": 1, "W": 1}
 
 
 def live_limits(placement: Sequence[int]) -> tuple[int, ...]:
-    """How many micro-batches may be alive on each stage: as many as there are ranks from it onwards.
+    """How many micro-batches may be alive on each stage: one more than the transfers ahead of it, at most 2 · ranks.
 
-    With one stage a rank this is 1F1B's p - s. A limit of one or more on each stage can never block the oldest
+    With one stage a rank this is 1F1B's p - s; where a micro-batch comes back to ranks it has visited, the cap keeps
+    about as much as an interleaved schedule. A limit of one or more on each stage can never block the oldest
     unfinished micro-batch, so the limits cannot deadlock.
     """
-    seen: set[int] = set()
-    limits = []
-    for rank in reversed(placement):
-        seen.add(rank)
-        limits.append(len(seen))
+    cap = 2 * (max(placement) + 1)
+    limits = [1]
+    for here, after in pairwise(reversed(placement)):
+        limits.append(min(limits[-1] + (here != after), cap))
     return tuple(reversed(limits))
 
 
