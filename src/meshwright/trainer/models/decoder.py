@@ -1,0 +1,212 @@
+"""A Llama-type decoder (RMSNorm, rotary positions, grouped-query attention, SwiGLU) under Hugging Face names.
+
+It holds only the units of one stage, and only one tensor rank's share of each parameter. A layer or half-layer that
+the stage does not hold is absent and adds nothing; global names ("model.layers.7.mlp.up_proj.weight") stay.
+Shapes: B samples, S positions (Z local positions under sequence parallelism), D hidden, V vocabulary, H heads.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from meshwright.model.architecture import Architecture
+from meshwright.trainer.models.families import Numerics, inverse_frequencies
+from meshwright.trainer.models.names import bounds
+from meshwright.trainer.parallel.tensor_parallel import TensorGroup
+
+UnitRunner = Callable[[str, Callable[[Tensor], Tensor], Tensor], Tensor]
+"""Runs one unit on the residual stream: where recompute and per-unit timing wrap the computation."""
+
+
+def run_plainly(name: str, unit: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """The unit runner that adds nothing."""
+    return unit(x)
+
+
+class RMSNorm(nn.Module):
+    """Root-mean-square norm (Zhang & Sennrich 2019), computed in fp32, over the last dimension."""
+
+    def __init__(self, size: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(size))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = x.float()
+        wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
+        return self.weight.to(x.dtype) * wide.to(x.dtype)
+
+
+class RowLinear(nn.Module):
+    """A linear layer whose input features are shared out over the tensor group: partial sums, then the bias."""
+
+    def __init__(self, n_in: int, n_out: int, bias: bool, tensor: TensorGroup) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(n_out, n_in))
+        self.bias = nn.Parameter(torch.empty(n_out)) if bias else None
+        self.tensor = tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = self.tensor.leave(F.linear(x, self.weight))
+        return out if self.bias is None else out + self.bias
+
+
+class Attention(nn.Module):
+    """Causal grouped-query attention over this tensor rank's heads: [B, S, D] -> [B, Z, D]."""
+
+    def __init__(self, arch: Architecture, rules: Numerics, tensor: TensorGroup) -> None:
+        super().__init__()
+        self.head_dim = arch.head_dim
+        heads, kv_heads = arch.heads // tensor.size, arch.kv_heads // tensor.size
+        self.shares_heads = heads != kv_heads
+        self.q_proj = nn.Linear(arch.hidden, heads * arch.head_dim, bias=arch.qkv_bias)
+        self.k_proj = nn.Linear(arch.hidden, kv_heads * arch.head_dim, bias=arch.qkv_bias)
+        self.v_proj = nn.Linear(arch.hidden, kv_heads * arch.head_dim, bias=arch.qkv_bias)
+        self.o_proj = RowLinear(heads * arch.head_dim, arch.hidden, arch.attention_out_bias, tensor)
+        self.q_norm = RMSNorm(arch.head_dim, rules.norm_eps) if arch.qk_norm else None
+        self.k_norm = RMSNorm(arch.head_dim, rules.norm_eps) if arch.qk_norm else None
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        q, k, v = (
+            projection(x).unflatten(-1, (-1, self.head_dim))  # [B, S, H, head_dim]
+            for projection in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = self.q_norm(q), self.k_norm(k)
+        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)  # [B, H, S, head_dim]
+        q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.shares_heads)
+        return self.o_proj(out.transpose(1, 2).flatten(-2))  # type: ignore[no-any-return]
+
+
+class FeedForward(nn.Module):
+    """SwiGLU (Shazeer 2020) over this tensor rank's share of the inner features: [B, S, D] -> [B, Z, D]."""
+
+    def __init__(self, arch: Architecture, tensor: TensorGroup) -> None:
+        super().__init__()
+        first, last = bounds(arch.ffn_hidden, tensor.size, tensor.rank)
+        self.gate_proj = nn.Linear(arch.hidden, last - first, bias=arch.ffn_bias)
+        self.up_proj = nn.Linear(arch.hidden, last - first, bias=arch.ffn_bias)
+        self.down_proj = RowLinear(last - first, arch.hidden, arch.ffn_bias, tensor)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))  # type: ignore[no-any-return]
+
+
+class DecoderLayer(nn.Module):
+    """One layer, or the half of it that the stage holds; the absent half adds nothing."""
+
+    def __init__(self, arch: Architecture, rules: Numerics, tensor: TensorGroup, halves: frozenset[str]) -> None:
+        super().__init__()
+        self.tensor = tensor
+        if "attn" in halves:
+            self.input_layernorm = RMSNorm(arch.hidden, rules.norm_eps)
+            self.self_attn = Attention(arch, rules, tensor)
+        if "ffn" in halves:
+            self.post_attention_layernorm = RMSNorm(arch.hidden, rules.norm_eps)
+            self.mlp = FeedForward(arch, tensor)
+        self.halves = halves
+
+    def attention(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Unit `layers.N.attn`: [B, Z, D] -> [B, Z, D]."""
+        return x + self.self_attn(self.tensor.enter(self.input_layernorm(x)), cos, sin)  # type: ignore[no-any-return]
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        """Unit `layers.N.ffn`: [B, Z, D] -> [B, Z, D]."""
+        return x + self.mlp(self.tensor.enter(self.post_attention_layernorm(x)))  # type: ignore[no-any-return]
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, layer: int, run: UnitRunner) -> Tensor:
+        if "attn" in self.halves:
+            x = run(f"layers.{layer}.attn", partial(self.attention, cos=cos, sin=sin), x)
+        if "ffn" in self.halves:
+            x = run(f"layers.{layer}.ffn", self.feed_forward, x)
+        return x
+
+
+class Body(nn.Module):
+    """What Hugging Face calls `model`: embedding, layers and final norm, as far as the stage holds them."""
+
+    def __init__(self, arch: Architecture, rules: Numerics, tensor: TensorGroup, units: Sequence[str]) -> None:
+        super().__init__()
+        halves: dict[int, set[str]] = {}
+        for unit in units:
+            if unit.startswith("layers."):
+                _, layer, half = unit.split(".")
+                halves.setdefault(int(layer), set()).add(half)
+        if "embed" in units:
+            first, last = bounds(arch.vocab, tensor.size, tensor.rank)
+            self.embed_tokens = nn.Embedding(last - first, arch.hidden)
+        self.layers = nn.ModuleDict(
+            {str(layer): DecoderLayer(arch, rules, tensor, frozenset(held)) for layer, held in halves.items()}
+        )
+        if "head" in units:
+            self.norm = RMSNorm(arch.hidden, rules.norm_eps)
+
+
+class Decoder(nn.Module):
+    """The units of one stage. First stage: tokens [B, S] int64 in. Others: hidden [B, Z, D] in.
+
+    Out: hidden [B, Z, D], or with the head the summed cross entropy over the labels [B, S] (a scalar, fp32; labels
+    below zero do not count) when labels are given, else this rank's logits [B, S, V / tp].
+    """
+
+    def __init__(self, arch: Architecture, rules: Numerics, tensor: TensorGroup, units: Sequence[str]) -> None:
+        super().__init__()
+        self.arch, self.rules, self.tensor, self.units = arch, rules, tensor, tuple(units)
+        self.model = Body(arch, rules, tensor, units)
+        self.has_embedding, self.has_head = "embed" in units, "head" in units
+        if self.has_head:
+            first, last = bounds(arch.vocab, tensor.size, tensor.rank)
+            self.lm_head = nn.Linear(arch.hidden, last - first, bias=False)
+            if arch.tied and self.has_embedding:
+                self.lm_head.weight = self.model.embed_tokens.weight
+        self.run: UnitRunner = run_plainly
+        self.dtype = torch.float32  # of the residual stream
+        self._rope: tuple[Tensor, Tensor] | None = None
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """Unit `embed`: tokens [B, S] -> hidden [B, Z, D]."""
+        return self.tensor.embedding(tokens, self.model.embed_tokens.weight, self.arch.vocab).to(self.dtype)
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Final norm and output matrix: hidden [B, Z, D] -> this rank's logits [B, S, V / tp]."""
+        return self.lm_head(self.tensor.enter(self.model.norm(x)))  # type: ignore[no-any-return]
+
+    def loss(self, x: Tensor, labels: Tensor) -> Tensor:
+        """Unit `head`: hidden [B, Z, D] and labels [B, S] -> summed cross entropy, a scalar."""
+        return self.tensor.cross_entropy(self.logits(x).flatten(0, 1), labels.flatten(), self.arch.vocab)
+
+    def rope(self, seq_len: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Cosines and sines, each [S, head_dim], kept for the last sequence length."""
+        if self._rope is None or self._rope[0].shape[0] != seq_len:
+            frequencies = torch.tensor(inverse_frequencies(self.arch.head_dim, self.rules), dtype=torch.float32)
+            angles = torch.outer(torch.arange(seq_len, dtype=torch.float32), frequencies)
+            angles = torch.cat((angles, angles), dim=-1).to(device)
+            self._rope = angles.cos().to(self.dtype), angles.sin().to(self.dtype)
+        return self._rope
+
+    def forward(self, x: Tensor, labels: Tensor | None = None) -> Tensor:
+        if self.has_embedding:
+            x = self.run("embed", self.embed, x)
+        if self.model.layers:
+            cos, sin = self.rope(x.shape[1] * (self.tensor.size if self.tensor.sequence else 1), x.device)
+            for layer, module in self.model.layers.items():
+                x = module(x, cos, sin, int(layer), self.run)
+        if not self.has_head:
+            return x
+        return self.logits(x) if labels is None else self.run("head", partial(self.loss, labels=labels), x)
+
+
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary positions in the half-split convention of Hugging Face: [B, H, S, head_dim]."""
+    first, second = x.chunk(2, dim=-1)
+    return x * cos + torch.cat((-second, first), dim=-1) * sin
+
+
+def build(arch: Architecture, rules: Numerics, tensor: TensorGroup, units: Sequence[str]) -> Decoder:
+    """A decoder without storage (on the meta device), for the units of one stage and one tensor rank."""
+    with torch.device("meta"):
+        return Decoder(arch, rules, tensor, units)

@@ -1,0 +1,128 @@
+"""The families that the trainer can build, and the numbers of a config.json that `Architecture` does not carry."""
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from meshwright.basics.errors import Complaint, InputError
+from meshwright.basics.names import nearest
+from meshwright.model.architecture import Architecture
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A table row: the defaults that the family's reference implementation uses when its config.json is silent."""
+
+    rope_theta: float
+    norm_eps: float
+
+
+FAMILIES: dict[str, Family] = {
+    "plain": Family(rope_theta=10_000.0, norm_eps=1e-6),
+    "llama": Family(rope_theta=10_000.0, norm_eps=1e-6),
+    "mistral": Family(rope_theta=10_000.0, norm_eps=1e-6),
+    "qwen2": Family(rope_theta=10_000.0, norm_eps=1e-6),
+    "qwen3": Family(rope_theta=10_000.0, norm_eps=1e-6),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RopeScaling:
+    """The frequency change of Llama 3.1 and later: long wavelengths are stretched by `factor`."""
+
+    factor: float
+    low: float
+    high: float
+    original_positions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Numerics:
+    """What decides a decoder's arithmetic beyond its sizes."""
+
+    rope_theta: float
+    norm_eps: float
+    scaling: RopeScaling | None = None
+    initializer_range: float = 0.02
+
+
+def complaints(arch: Architecture) -> tuple[Complaint, ...]:
+    """Everything about a model that the trainer's decoder cannot represent; empty when it can be trained."""
+    found: list[Complaint] = []
+
+    def complain(field: str, value: object, rule: str, legal: str = "") -> None:
+        found.append(Complaint(f"model.{field}", str(value), rule, legal))
+
+    if arch.family not in FAMILIES:
+        near = nearest(arch.family, FAMILIES)
+        known = ", ".join(FAMILIES)
+        hint = f"did you mean {near!r}? " if near else ""
+        complain("family", arch.family, "the trainer does not know this family", f"{hint}known: {known}")
+    if arch.experts:
+        complain("experts", arch.experts, "the trainer runs dense models only", "0")
+    if arch.parallel_residual:
+        complain("parallel_residual", True, "the trainer runs attention before the feed-forward network", "false")
+    if not arch.gated:
+        complain("gated", False, "the trainer's feed-forward network is SwiGLU (gated)", "true")
+    if arch.norm != "rms":
+        complain("norm", arch.norm, "the trainer's norms are RMSNorm", "rms")
+    if arch.positions != "rope":
+        complain("positions", arch.positions, "the trainer's positions are rotary", "rope")
+    if arch.sliding_window is not None:
+        complain("sliding_window", arch.sliding_window, "the trainer's attention is causal without a window", "none")
+    if arch.head_dim % 2:
+        complain("head_dim", arch.head_dim, "rotary positions need an even head size")
+    return tuple(found)
+
+
+def numerics(arch: Architecture) -> Numerics:
+    """The family's defaults, overridden by the model's config.json where it has one.
+
+    Raises InputError for an unknown family (naming those that can be trained) and for rotary scalings other than
+    Llama 3's.
+    """
+    wrong = complaints(arch)
+    if wrong:
+        raise InputError(wrong)
+    family = FAMILIES[arch.family]
+    config: dict[str, Any] = {}
+    if arch.config_path is not None:
+        path = Path(arch.config_path)
+        config = json.loads((path / "config.json" if path.is_dir() else path).read_text())
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    return Numerics(
+        rope_theta=float(config.get("rope_theta") or rope.get("rope_theta") or family.rope_theta),
+        norm_eps=float(config.get("rms_norm_eps", family.norm_eps)),
+        scaling=_scaling(rope, arch),
+        initializer_range=float(config.get("initializer_range", 0.02)),
+    )
+
+
+def _scaling(rope: dict[str, Any], arch: Architecture) -> RopeScaling | None:
+    kind = rope.get("rope_type") or rope.get("type") or "default"
+    if kind == "default":
+        return None
+    if kind != "llama3":
+        rule = "the trainer does not know this rotary scaling"
+        raise InputError((Complaint("rope_scaling", str(kind), rule, "default, llama3", arch.config_path or ""),))
+    return RopeScaling(
+        factor=float(rope["factor"]), low=float(rope["low_freq_factor"]), high=float(rope["high_freq_factor"]),
+        original_positions=int(rope["original_max_position_embeddings"]),
+    )  # fmt: skip
+
+
+def inverse_frequencies(head_dim: int, rules: Numerics) -> tuple[float, ...]:
+    """Rotary frequencies in radians a position, one a pair of channels (Su et al. 2021; Llama 3.1's stretching)."""
+    plain = [rules.rope_theta ** (-2.0 * pair / head_dim) for pair in range(head_dim // 2)]
+    scaling = rules.scaling
+    if scaling is None:
+        return tuple(plain)
+
+    def stretched(frequency: float) -> float:
+        turns = scaling.original_positions * frequency / (2 * math.pi)
+        blend = min(1.0, max(0.0, (turns - scaling.low) / (scaling.high - scaling.low)))
+        return (1 - blend) * frequency / scaling.factor + blend * frequency
+
+    return tuple(stretched(frequency) for frequency in plain)

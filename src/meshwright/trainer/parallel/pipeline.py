@@ -1,0 +1,155 @@
+"""The pipeline: PyTorch's stages and schedule runtime under our orders of actions, every action timed.
+
+One pipeline rank needs no pipeline: the same actions then run in a plain loop over the micro-batches.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.distributed.pipelining import PipelineStage
+
+from meshwright.files.plan import Plan
+from meshwright.layout.schedules import actions
+from meshwright.timeline.columns import Action
+from meshwright.trainer.clock import Clock, UnitMeter
+from meshwright.trainer.models.decoder import Decoder
+from meshwright.trainer.parallel.mesh import Mesh
+from meshwright.trainer.torch_versions import pipeline_runtime, root_cause
+
+
+class Pipe(Protocol):
+    """Runs forwards and backwards of one step, leaving gradients in the parameters."""
+
+    def run(self, tokens: Tensor, labels: Tensor, scale: float) -> Tensor:
+        """Tokens and labels [samples of this replica, S]; the sum of `scale` times each micro-batch's summed loss.
+
+        A scalar; zero on ranks without the head.
+        """
+        ...
+
+
+class StageRunner:
+    """Runs and times the actions of one stage."""
+
+    def __init__(self, model: Decoder, stage: int, clock: Clock, meter: UnitMeter, bf16: bool) -> None:
+        self.model, self.stage, self.clock, self.meter, self.bf16 = model, stage, clock, meter, bf16
+
+    @contextmanager
+    def forward(self, micro_batch: int) -> Iterator[None]:
+        """Around a forward."""
+        with self.clock.action(Action.FORWARD, self.stage, micro_batch), self.autocast():
+            yield
+
+    @contextmanager
+    def backward(self, action: Action, micro_batch: int) -> Iterator[None]:
+        """Around a backward, whole or half."""
+        with self.clock.action(action, self.stage, micro_batch), self.meter.backward(self.model.units, action):
+            yield
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Matrix products in bf16 when the precision asks for it."""
+        device = next(self.model.parameters()).device.type
+        return torch.autocast(device, dtype=torch.bfloat16, enabled=self.bf16)
+
+
+class TimedStage(PipelineStage):
+    """A pipeline stage whose actions are timed; waiting for messages happens outside them."""
+
+    def __init__(self, runner: StageRunner, n_stages: int, shapes: tuple[Tensor, Tensor], mesh: Mesh) -> None:
+        super().__init__(
+            runner.model, runner.stage, n_stages, next(runner.model.parameters()).device, input_args=shapes[0],
+            output_args=shapes[1], group=mesh.pp.handle,
+        )  # fmt: skip
+        self.runner = runner
+
+    def forward_one_chunk(self, fwd_chunk_id: int, *args: Any, **kwargs: Any) -> Any:
+        with self.runner.forward(fwd_chunk_id):
+            return super().forward_one_chunk(fwd_chunk_id, *args, **kwargs)
+
+    def backward_one_chunk(
+        self, bwd_chunk_id: int, loss: Any = None, full_backward: bool = True, last_backward: bool = False
+    ) -> None:
+        action = Action.BACKWARD if full_backward else Action.INPUT_BACKWARD
+        with self.runner.backward(action, bwd_chunk_id):
+            super().backward_one_chunk(bwd_chunk_id, loss, full_backward, last_backward)
+
+    def backward_weight_one_chunk(self, bwd_chunk_id: int, last_backward: bool = False) -> None:
+        with self.runner.backward(Action.WEIGHT_BACKWARD, bwd_chunk_id):
+            super().backward_weight_one_chunk(bwd_chunk_id, last_backward)
+
+
+def _shapes(plan: Plan, model: Decoder, stage: int) -> tuple[Tensor, Tensor]:
+    """What a stage takes and gives for one micro-batch, as tensors without storage."""
+    layout, batch = plan.layout, plan.batch
+    positions = batch.seq_len // layout.tp if layout.sp else batch.seq_len
+    stream = (batch.micro_batch, positions, model.arch.hidden)
+    hidden = torch.empty(stream, dtype=model.dtype, device="meta", requires_grad=True)
+    tokens = torch.empty((batch.micro_batch, batch.seq_len), dtype=torch.int64, device="meta")
+    loss = torch.empty((), device="meta", requires_grad=True)
+    return tokens if stage == 0 else hidden, loss if model.has_head else hidden
+
+
+class MicroBatchLoop:
+    """All stages on one rank, joined into one: forward and backward of one micro-batch after the other."""
+
+    def __init__(self, runner: StageRunner, micro_batches: int) -> None:
+        self.runner, self.micro_batches = runner, micro_batches
+
+    def run(self, tokens: Tensor, labels: Tensor, scale: float) -> Tensor:
+        total = torch.zeros((), device=tokens.device)
+        chunks = zip(tokens.chunk(self.micro_batches), labels.chunk(self.micro_batches), strict=True)
+        for index, (inputs, targets) in enumerate(chunks):
+            with self.runner.forward(index):
+                loss = self.runner.model(inputs, targets) * scale
+            with self.runner.backward(Action.BACKWARD, index):
+                loss.backward()
+            total += loss.detach()
+        return total
+
+
+class ScheduledPipe:
+    """Several pipeline ranks under a schedule."""
+
+    def __init__(self, plan: Plan, runners: Sequence[StageRunner], mesh: Mesh, clock: Clock) -> None:
+        layout, self._clock, self._mesh = plan.layout, clock, mesh
+        self._placement, self._scale = layout.placement, 1.0
+        self._first = any(runner.stage == 0 for runner in runners)
+        self._last = any(runner.model.has_head for runner in runners)
+        self._bytes = _shapes(plan, runners[0].model, 1)[0].nbytes
+        stages = [
+            TimedStage(runner, len(layout.stages), _shapes(plan, runner.model, runner.stage), mesh)
+            for runner in runners
+        ]
+        orders = actions(layout.schedule, layout.placement, plan.batch.micro_batches)
+        self._runtime = pipeline_runtime(
+            stages, orders, plan.batch.micro_batches, self._receiving, lambda loss, _: loss * self._scale
+        )
+
+    def _receiving(self, forward: bool, stage: int, micro_batch: int) -> AbstractContextManager[None]:
+        peer = self._mesh.pp.ranks[self._placement[stage - 1 if forward else stage + 1]]
+        name, action = ("receive activation", Action.FORWARD) if forward else ("receive gradient", Action.BACKWARD)
+        return self._clock.waiting(name, peer, self._bytes, action, stage, micro_batch)
+
+    def run(self, tokens: Tensor, labels: Tensor, scale: float) -> Tensor:
+        self._scale = scale
+        losses: list[Tensor] = []
+        with root_cause():
+            self._runtime.step(
+                *((tokens,) if self._first else ()), target=labels if self._last else None, losses=losses,
+                return_outputs=False, **({"labels": labels} if self._last else {}),
+            )  # fmt: skip
+        return torch.stack(losses).detach().sum() if losses else torch.zeros((), device=tokens.device)
+
+
+def build_pipe(
+    plan: Plan, models: Sequence[tuple[int, Decoder]], mesh: Mesh, clock: Clock, meter: UnitMeter
+) -> Pipe:
+    """The pipe of this rank's (stage, model) pairs, in forward order."""
+    bf16 = plan.setup.proposal.training.precision == "bf16"
+    runners = [StageRunner(model, stage, clock, meter, bf16) for stage, model in models]
+    if plan.layout.pp == 1:
+        return MicroBatchLoop(runners[0], plan.batch.micro_batches)
+    return ScheduledPipe(plan, runners, mesh, clock)

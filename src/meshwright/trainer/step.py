@@ -1,0 +1,91 @@
+"""One training step's arithmetic after the backward: exchanges, one global norm, clipping, learning rate."""
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from meshwright.model.training import Training
+from meshwright.trainer.clock import Clock
+from meshwright.trainer.models.names import gradient_is_partial, split_dim
+from meshwright.trainer.parallel.groups import all_reduce
+from meshwright.trainer.parallel.mesh import Mesh
+
+TIED = ("model.embed_tokens.weight", "lm_head.weight")
+
+
+def sum_partial_gradients(parameters: Mapping[str, nn.Parameter], mesh: Mesh, sp: bool, clock: Clock) -> None:
+    """Complete the gradients of copied parameters of which each tensor rank has computed only a part."""
+    partial = [p.grad for name, p in parameters.items() if gradient_is_partial(name, sp) and p.grad is not None]
+    if mesh.tp.size == 1 or not partial:
+        return
+    flat = all_reduce(torch.cat([grad.flatten() for grad in partial]), mesh.tp, clock, "tp norm gradients")
+    for grad, total in zip(partial, flat.split([grad.numel() for grad in partial]), strict=True):
+        grad.copy_(total.view_as(grad))
+
+
+def exchange_tied(parameters: Mapping[str, nn.Parameter], mesh: Mesh, tied: bool, clock: Clock) -> None:
+    """Sum the gradients of the two copies of a tied matrix that lie on different pipeline ranks, once a step."""
+    if not tied or mesh.ends.size == 1:
+        return
+    copy = next(parameters[name] for name in TIED if name in parameters)
+    assert copy.grad is not None
+    all_reduce(copy.grad, mesh.ends, clock, "tied embedding")
+
+
+def own_square_sum(parameters: Mapping[str, nn.Parameter], mesh: Mesh, tied: bool) -> Tensor:
+    """This rank's contribution to the squared global gradient norm, fp64, such that every gradient counts once.
+
+    Shards count on every tensor rank, copies on tensor rank 0 only, replicas on replica 0 only, and the second copy
+    of a tied matrix not at all.
+    """
+    counted = [
+        p.grad
+        for name, p in parameters.items()
+        if p.grad is not None
+        and mesh.dp.rank == 0
+        and (split_dim(name) is not None or mesh.tp.rank == 0)
+        and not (tied and mesh.ends.size > 1 and name == TIED[1])
+    ]
+    if not counted:
+        return torch.zeros((), dtype=torch.float64, device=_device(parameters))
+    return torch.stack(torch._foreach_norm(counted)).double().square().sum()
+
+
+def _device(parameters: Mapping[str, nn.Parameter]) -> torch.device:
+    return next(iter(parameters.values())).device
+
+
+def clip(parameters: Mapping[str, nn.Parameter], norm: float, limit: float) -> None:
+    """Scale all gradients down so that the global norm is at most `limit`; 0 switches clipping off.
+
+    The same factor as `torch.nn.utils.clip_grad_norm_`: limit / (norm + 1e-6).
+    """
+    factor = limit / (norm + 1e-6)
+    if limit > 0 and factor < 1:
+        torch._foreach_mul_([p.grad for p in parameters.values() if p.grad is not None], factor)
+
+
+def learning_rate(training: Training, step: int) -> float:
+    """The rate of step 0, 1, ...: linear warm-up, then constant, or cosine or linear decay to 0 at `steps`."""
+    if step < training.warmup:
+        return training.lr * (step + 1) / training.warmup
+    if training.lr_schedule == "constant":
+        return training.lr
+    done = min(1.0, (step - training.warmup) / max(1, training.steps - training.warmup))
+    return training.lr * (0.5 * (1 + math.cos(math.pi * done)) if training.lr_schedule == "cosine" else 1 - done)
+
+
+def make_optimizer(parameters: Mapping[str, nn.Parameter], training: Training) -> torch.optim.Optimizer:
+    """AdamW (Loshchilov & Hutter 2019) or SGD; weight decay on matrices only."""
+    matrices = [p for p in parameters.values() if p.ndim > 1]
+    vectors = [p for p in parameters.values() if p.ndim == 1]
+    groups = [
+        {"params": held, "weight_decay": decay}
+        for held, decay in ((matrices, training.weight_decay), (vectors, 0.0))
+        if held
+    ]
+    if training.optimizer == "sgd":
+        return torch.optim.SGD(groups, lr=training.lr)
+    return torch.optim.AdamW(groups, lr=training.lr, betas=training.betas, fused=True)
