@@ -1,0 +1,59 @@
+"""What a trace event is: compute, communication, copy or host. Collective metadata decides first, then names."""
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from meshwright.timeline.columns import Kind
+
+_DEVICE = {
+    "kernel": Kind.COMPUTE, "gpu_memcpy": Kind.COPY, "gpu_memset": Kind.COPY, "memcpy": Kind.COPY,
+    "memset": Kind.COPY,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The lists of communication_names.toml."""
+
+    kernels: tuple[str, ...]
+    suspects: tuple[str, ...]
+    annotations: tuple[str, ...]
+    host_operations: tuple[str, ...]
+
+
+@cache
+def communication_names() -> Names:
+    """The name lists, read once."""
+    table = tomllib.loads(files("meshwright.traces").joinpath("communication_names.toml").read_text("utf-8"))
+    return Names(**{key: tuple(value) for key, value in table.items()})
+
+
+def on_device(category: str) -> bool:
+    """Is an event of that category (in lower case) work on a device?"""
+    return category in _DEVICE
+
+
+def device_kind(category: str, name: str, collective: str | None) -> Kind:
+    """The kind of a device event; `collective` is its collective's name where the trace recorded it.
+
+    A kernel that sounds like communication and is on no list is UNCLASSIFIED rather than guessed.
+    """
+    kind = _DEVICE[category]
+    return _kernel_kind(name) if kind is Kind.COMPUTE and not collective else Kind.COMMUNICATION if collective else kind
+
+
+@cache
+def _kernel_kind(name: str) -> Kind:
+    lower, names = name.lower(), communication_names()
+    if any(fragment in lower for fragment in names.kernels):
+        return Kind.COMMUNICATION
+    return Kind.UNCLASSIFIED if any(fragment in lower for fragment in names.suspects) or not lower else Kind.COMPUTE
+
+
+@cache
+def host_communication(name: str) -> bool:
+    """Is a host event of that name (an operation or an annotation) a collective or transfer of a CPU group?"""
+    lower, names = name.lower(), communication_names()
+    return lower.startswith(names.annotations) or lower.startswith(names.host_operations)
