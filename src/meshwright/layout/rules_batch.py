@@ -23,8 +23,8 @@ def _explain_fills(p: Proposal) -> Explanation:
     if fewer:
         legal.append(f"{spelled(p, 'layout.dp')} = {fewer}")
     return Explanation(
-        f"{count(dp, 'replica')} × {count(micro_batch, 'sample')} = {dp * micro_batch} samples at the least, and a step has "
-        f"{p.global_batch}",
+        f"{count(dp, 'replica')} × {count(micro_batch, 'sample')} = {dp * micro_batch} samples at the least, and a "
+        f"step has {p.global_batch}",
         tuple(legal),
     )
 
@@ -51,7 +51,8 @@ def _explain_equation(p: Proposal) -> Explanation:
     legal: list[str] = []
     if w.micro_batch is not None and w.micro_batches is not None:
         found = dp * w.micro_batch * w.micro_batches
-        message = f"{groups} × {count(w.micro_batch, 'sample')} × {count(w.micro_batches, 'micro-batch')} = {found}, not {total}"
+        product = f"{groups} × {count(w.micro_batch, 'sample')} × {count(w.micro_batches, 'micro-batch')}"
+        message = f"{product} = {found}, not {total}"
         if total % (dp * w.micro_batch) == 0:
             legal.append(f"{count(total // (dp * w.micro_batch), 'micro-batch')} give {total}")
         if total % (dp * w.micro_batches) == 0:
