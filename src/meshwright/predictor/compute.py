@@ -1,0 +1,260 @@
+"""Device seconds of each unit for one micro-batch: a roofline of its kernels, or measured times where there are any.
+
+Forward: matrix products (shape-aware efficiency) + fused attention + element-wise work at memory speed. Backward: two
+products for each (input and weight gradients), attention 2.5 times. What the host needs to launch the kernels counts
+where it is longer than the device's own time: small work is bound by it. Communication is apart (`exchanges.py`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+from meshwright.files.run import MeasuredUnits, UnitTime
+from meshwright.files.setup import Setup
+from meshwright.layout.batch import Batch
+from meshwright.layout.degrees import Layout, Recompute
+from meshwright.model.activations import value_bytes
+from meshwright.model.architecture import Architecture
+from meshwright.model.flops import attention_flops_per_token, unit_forward_flops
+from meshwright.model.shapes import Tensor, tensors_of
+from meshwright.model.training import Training
+from meshwright.model.units import Unit, UnitKind, units_of
+from meshwright.predictor import constants
+from meshwright.predictor.kernels import Speed, gemm_s, speed_of
+
+
+@dataclass(frozen=True, slots=True)
+class UnitCost:
+    """Device seconds of one unit and one micro-batch on one rank.
+
+    `backward_s` = `input_backward_s` + `weight_backward_s`, and includes `recompute_s`. `host_s` is the part of
+    forward and backward during which the device waits for the host.
+    """
+
+    forward_s: float
+    backward_s: float
+    input_backward_s: float
+    weight_backward_s: float
+    recompute_s: float
+    host_s: float = 0.0
+
+    @property
+    def total_s(self) -> float:
+        """Forward and backward."""
+        return self.forward_s + self.backward_s
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How one rank shares the work of a unit: the degrees that matter, and its micro-batch."""
+
+    micro_batch: int
+    seq_len: int
+    tp: int = 1
+    sp: bool = False
+    cp: int = 1
+    ep: int = 1
+    etp: int = 1
+    recompute: Recompute = "none"
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of one micro-batch on one rank."""
+        return max(1, self.micro_batch * self.seq_len // self.cp)
+
+
+def share_of(layout: Layout, batch: Batch) -> Share:
+    """The share of a layout's ranks; `etp` follows tp where experts are not cut otherwise."""
+    return Share(
+        batch.micro_batch, batch.seq_len, layout.tp, layout.sp, layout.cp, layout.ep, layout.etp, layout.recompute
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Device seconds of the kernels of a unit, and how many kernels the forward launches."""
+
+    products: float  # forward
+    input_products: float
+    weight_products: float
+    attention: float
+    attention_backward: float
+    elements: float
+    elements_backward: float
+    kernels: float
+
+
+def _products(tensor: Tensor, share: Share, speed: Speed, stored: float) -> tuple[float, float, float]:
+    """Seconds of a matrix in forward, input gradient and weight gradient on one rank."""
+    expert = tensor.copies > 1
+    cut = share.etp if expert else share.tp
+    rows, columns = tensor.shape
+    if tensor.split in ("column", "vocab"):
+        rows = -(-rows // cut)
+    elif tensor.split == "row":
+        columns = -(-columns // cut)
+    copies = -(-tensor.copies // share.ep) if expert else 1
+    # Each rank's tokens meet `active · copies` experts; the experts held here serve the tokens of ep ranks.
+    tokens = max(1, round(share.tokens * tensor.active * share.ep * share.etp / share.tp)) if expert else share.tokens
+    return (
+        gemm_s(speed, tokens, rows, columns, stored, copies),
+        gemm_s(speed, tokens, columns, rows, stored, copies),
+        gemm_s(speed, rows, columns, tokens, stored, copies),
+    )
+
+
+def _element_bytes(arch: Architecture, kind: UnitKind, share: Share, size: int) -> float:
+    """Bytes a token that the element-wise kernels of a forward read and write on one rank."""
+    hidden, spread = float(arch.hidden), share.tp if share.sp else 1
+    norm, residual = 2 * hidden / spread, 3 * hidden / spread
+    attention = 2 * arch.head_dim * (arch.heads + arch.kv_heads) / share.tp
+    width = arch.ffn_hidden * (arch.active_experts + arch.shared_experts if arch.experts else 1)
+    activation = (3 if arch.gated else 2) * width / share.tp
+    permuted = 4 * hidden * arch.active_experts / share.tp if arch.experts else 0.0
+    match kind:
+        case "embed":
+            return size * 2 * hidden
+        case "attn":
+            return size * (norm * max(1, arch.layer_norms // 2) + residual + attention)
+        case "ffn":
+            return size * (norm * max(1, arch.layer_norms // 2) + residual + activation + permuted)
+        case "layer":
+            return size * (norm * arch.layer_norms + 4 * hidden / spread + attention + activation + permuted)
+        case "head":  # scores: read, cast to fp32, read twice by the loss
+            return size * norm + (size + 4 + 8) * arch.vocab / share.tp
+
+
+def _work(arch: Architecture, training: Training, unit: Unit, share: Share, speed: Speed) -> _Work:
+    size = value_bytes(training)
+    each = [_products(tensor, share, speed, size) for tensor in tensors_of(arch, unit) if tensor.matmul]
+    forward, inputs, weights = (sum(column) for column in zip(*each, strict=True)) if each else (0.0, 0.0, 0.0)
+    core = attention_flops_per_token(arch, unit, share.seq_len) * share.tokens / share.tp / speed.attention_peak
+    core_f, core_b = speed.attention_efficiency
+    elements = _element_bytes(arch, unit.kind, share, size) * share.tokens / speed.bandwidth
+    kernels = constants.FORWARD_KERNELS[unit.kind].value
+    if arch.experts and unit.kind in ("ffn", "layer"):
+        kernels += constants.EXPERT_KERNELS.value
+    return _Work(
+        forward, inputs, weights, core / core_f, core * constants.ATTENTION_BACKWARD_FACTOR.value / core_b, elements,
+        elements if unit.kind == "head" else 2 * elements, kernels,
+    )  # fmt: skip
+
+
+def _with_host(device_s: float, kernels: float, speed: Speed) -> tuple[float, float]:
+    """(seconds, of which the device waits for the host) of that much device work in that many kernels."""
+    busy = device_s + kernels * speed.gap_s
+    host = kernels * speed.launch_s
+    if speed.asynchronous:
+        return max(busy, host), max(0.0, host - busy)
+    return busy + host, host
+
+
+def kind_cost(arch: Architecture, training: Training, unit: Unit, share: Share, speed: Speed) -> UnitCost:
+    """The roofline cost of one unit. Units of the same kind cost the same."""
+    work = _work(arch, training, unit, share, speed)
+    back_kernels = work.kernels * constants.BACKWARD_KERNELS_FACTOR.value
+    forward, host_f = _with_host(work.products + work.attention + work.elements, work.kernels, speed)
+    inner, host_i = _with_host(
+        work.input_products + work.attention_backward + work.elements_backward, back_kernels / 2, speed
+    )
+    weight, host_w = _with_host(work.weight_products, back_kernels / 2, speed)
+    if training.task == "lora":  # the big matrices are frozen: no weight gradients worth their name
+        weight, host_w = 0.0, 0.0
+    again, host_r = 0.0, 0.0
+    if unit.kind in ("attn", "ffn", "layer"):
+        if share.recompute == "full":
+            again, host_r = forward, host_f
+        elif share.recompute == "selective":
+            again, host_r = _with_host(work.attention + work.elements, work.kernels / 2, speed)
+    return UnitCost(forward, inner + weight + again, inner + again, weight, again, host_f + host_i + host_w + host_r)
+
+
+def _flops(arch: Architecture, unit: Unit, tokens: int, seq_len: int) -> float:
+    """Model FLOPs, with a floor of the bytes it handles so that units without products scale with tokens."""
+    return unit_forward_flops(arch, unit, tokens, seq_len) + tokens * arch.hidden
+
+
+def from_measured(
+    arch: Architecture, unit: Unit, time: UnitTime, measured: MeasuredUnits, share: Share, roofline: UnitCost
+) -> UnitCost:
+    """Measured times brought to another micro-batch, tensor degree or recompute mode.
+
+    Times scale with the rank's model FLOPs. Recompute is taken out of the measured backward (full: one forward;
+    selective: the roofline's share of one) and put in as the new layout asks. The halves of the backward keep the
+    roofline's proportion. A backward is never taken to be shorter than half a forward.
+    """
+    per_layer = unit.kind in ("attn", "ffn", "layer")
+    before = {"full": 1.0, "selective": _recompute_share(roofline)}.get(measured.recompute, 0.0) if per_layer else 0.0
+    pure = max(time.backward_s - before * time.forward_s, 0.5 * time.forward_s)
+    scale = _flops(arch, unit, share.tokens, share.seq_len) / share.tp
+    scale /= _flops(arch, unit, measured.micro_batch * measured.seq_len, measured.seq_len) / measured.tp
+    after = {"full": 1.0, "selective": _recompute_share(roofline)}.get(share.recompute, 0.0) if per_layer else 0.0
+    forward, backward, again = time.forward_s * scale, pure * scale, after * time.forward_s * scale
+    plain = roofline.backward_s - roofline.recompute_s
+    weight = backward * (roofline.weight_backward_s / plain if plain > 0 else 0.5)
+    return UnitCost(forward, backward + again, backward - weight + again, weight, again)
+
+
+def _recompute_share(roofline: UnitCost) -> float:
+    """What selective recompute repeats, as a share of the forward."""
+    return min(1.0, roofline.recompute_s / roofline.forward_s) if roofline.recompute_s else 0.3
+
+
+def same_conditions(measured: MeasuredUnits, share: Share) -> bool:
+    """True when the measured times hold as they are."""
+    return (measured.micro_batch, measured.seq_len, measured.tp, measured.recompute) == (
+        share.micro_batch, share.seq_len, share.tp, share.recompute,
+    )  # fmt: skip
+
+
+def costs_by_unit(
+    setup: Setup, share: Share, measured: MeasuredUnits | None = None, speed: Speed | None = None
+) -> dict[str, UnitCost]:
+    """The cost of every unit of the model under one share; recompute alike on all layers."""
+    proposal = setup.proposal
+    arch, training = proposal.arch, proposal.training
+    speed = speed or speed_of(proposal.cluster.device, training.precision)
+    by_kind: dict[UnitKind, UnitCost] = {}
+    costs: dict[str, UnitCost] = {}
+    for unit in units_of(arch):
+        if unit.kind not in by_kind:
+            by_kind[unit.kind] = kind_cost(arch, training, unit, share, speed)
+        costs[unit.name] = by_kind[unit.kind]
+        if measured is not None and (time := measured.units.get(unit.name)) is not None:
+            costs[unit.name] = from_measured(arch, unit, time, measured, share, by_kind[unit.kind])
+    return costs
+
+
+def recomputed_layers(layout: Layout) -> frozenset[int]:
+    """The layers under full recompute: all, or with `recompute_layers` = k those of the first k layers a stage."""
+    chosen: set[int] = set()
+    for stage in layout.stages:
+        layers = list(dict.fromkeys(int(name.split(".")[1]) for name in stage if name.startswith("layers.")))
+        chosen.update(layers if layout.recompute_layers is None else layers[: layout.recompute_layers])
+    return frozenset(chosen)
+
+
+def unit_costs(
+    setup: Setup, layout: Layout, batch: Batch, measured: MeasuredUnits | None = None
+) -> dict[str, UnitCost]:
+    """Device seconds of every unit for one micro-batch on one rank of the layout, communication excluded.
+
+    `measured` holds device seconds of units that a run measured; they are used in place of the roofline, rescaled
+    when micro-batch, tensor degree or recompute differ. Raises InputError when the device lacks the precision.
+    """
+    share = share_of(layout, batch)
+    costs = costs_by_unit(setup, share, measured)
+    if layout.recompute == "full" and layout.recompute_layers is not None:
+        chosen = recomputed_layers(layout)
+        plain = costs_by_unit(setup, replace(share, recompute="none"), measured)
+        for name in costs:
+            if name.startswith("layers.") and int(name.split(".")[1]) not in chosen:
+                costs[name] = plain[name]
+    return costs
+
+
+COST_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(UnitCost))
+
+
+def seconds_by_unit(costs: Mapping[str, UnitCost]) -> dict[str, float]:
+    """Forward plus backward of every unit: what a partition balances."""
+    return {name: cost.total_s for name, cost in costs.items()}

@@ -1,0 +1,166 @@
+"""What one step costs each stage and each rank, before the pipeline is simulated."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.files.run import MeasuredUnits
+from meshwright.files.setup import Setup
+from meshwright.layout.batch import Batch
+from meshwright.layout.degrees import Layout
+from meshwright.model.training import Training
+from meshwright.predictor import constants, groups
+from meshwright.predictor.collectives import allreduce_s
+from meshwright.predictor.compute import share_of
+from meshwright.predictor.exchanges import (
+    WEIGHT_BYTES,
+    Parameters,
+    gradient_bytes,
+    hop_s,
+    step_exchange,
+    trainable_share,
+)
+from meshwright.predictor.table import Figure, StageTable, by_rank
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class StepCosts:
+    """Device seconds, communication inside the stages included.
+
+    By stage and micro-batch: `forward_s`, `backward_s` and its halves. By pipeline rank and step: `exposed_s`
+    (gradient exchange that the last backward does not hide), `exchange_s` (all of it), `optimizer_s`; `after_s`, the
+    gathering of new parameters, and `tied_s` are waited for by all. `stage_dp_s` by stage and micro-batch: what ZeRO-2
+    and ZeRO-3 add to the stage's own time.
+    """
+
+    forward_s: Floats
+    backward_s: Floats
+    input_backward_s: Floats
+    weight_backward_s: Floats
+    stage_dp_s: Floats
+    hop_s: float
+    exposed_s: Floats
+    exchange_s: Floats
+    optimizer_s: Floats
+    after_s: float
+    tied_s: float
+
+
+def optimizer_bytes(training: Training) -> float:
+    """Bytes read and written for each parameter that a rank updates: gradient, master copy, moments, weight."""
+    weight, gradient = WEIGHT_BYTES[training.precision], gradient_bytes(training)
+    moments = 2 * constants.OPTIMIZER_MOMENTS[training.optimizer]
+    copies = 2 * weight if training.precision == "fp32" else 2 * 4 + weight
+    clipping = 3 * gradient if training.clip > 0 else 0
+    return gradient + moments + copies + clipping
+
+
+def _optimizer_s(setup: Setup, layout: Layout, dense: Floats, expert: Floats, measured: MeasuredUnits | None) -> Floats:
+    """The optimizer step of each pipeline rank: measured, shared out by parameters, or at memory speed."""
+    proposal = setup.proposal
+    whole = dense + expert
+    if measured is not None and measured.optimizer_s > 0:
+        return whole * (measured.optimizer_s / float(whole.mean()))
+    device, training = proposal.cluster.device, proposal.training
+    updated = whole
+    if layout.zero:
+        shards = groups.shard_group(proposal.cluster, layout).size
+        updated = dense / shards + expert / min(shards, groups.expert_gradient_group(proposal.cluster, layout).size)
+    rate = device.memory_bandwidth.value * constants.MEMORY_EFFICIENCY.value
+    return updated * trainable_share(training) * optimizer_bytes(training) / rate + 20 * device.launch_s.value
+
+
+def _beside(busy: Floats, exchange: Floats, units: NDArray[np.int64], overlap: bool) -> Floats:
+    """Seconds that an exchange adds to work it runs beside: what is longer than the work, and one unit's worth at
+    the start or end that nothing can hide."""
+    if not overlap:
+        return exchange
+    return np.maximum(0.0, exchange - busy) + exchange / np.maximum(units, 1)
+
+
+def step_costs(
+    setup: Setup, layout: Layout, batch: Batch, stages: StageTable, measured: MeasuredUnits | None = None
+) -> StepCosts:
+    """Costs of a layout from its stages' sums."""
+    proposal = setup.proposal
+    cluster, training = proposal.cluster, proposal.training
+    forward = stages[Figure.FORWARD] + stages[Figure.TP_FORWARD] + stages[Figure.CP_FORWARD] + stages[Figure.EP_FORWARD]
+    inner = stages[Figure.TP_BACKWARD] + stages[Figure.CP_BACKWARD] + stages[Figure.EP_BACKWARD]
+    backward, halves = stages[Figure.BACKWARD] + inner, stages[Figure.INPUT_BACKWARD] + inner
+
+    replicas = layout.dp * layout.cp > 1 or (layout.ep * layout.etp < layout.tp and stages[Figure.EXPERT].any())
+    none = np.zeros(len(layout.placement))
+    end, after, beside_f, beside_b, rounds = none, none, none, none, np.ones(len(layout.placement))
+    if replicas:
+        parts = [
+            step_exchange(training, cluster, layout, Parameters(dense, expert), int(units))
+            for dense, expert, units in zip(
+                stages[Figure.DENSE].tolist(), stages[Figure.EXPERT].tolist(), stages.units, strict=True
+            )
+        ]
+        table = np.array([(part.end_s, part.after_s, part.forward_s, part.backward_s, part.rounds) for part in parts])
+        end, after, beside_f, beside_b, rounds = table.T
+    extra_f = _beside(forward, beside_f, stages.units, layout.overlap)
+    extra_b = _beside(backward, beside_b, stages.units, layout.overlap)
+
+    def ranks(values: Floats) -> Floats:
+        return by_rank(values, layout.placement, layout.pp)
+
+    exchange = ranks(end)
+    exposed = exchange
+    if layout.overlap and exchange.any():
+        last = ranks(end / rounds)  # the last bucket is ready only when the backward is over
+        hidden = ranks(np.minimum(end - end / rounds, (backward + extra_b) * (1 - 1 / rounds)))
+        exposed = np.maximum(last, exchange - hidden)
+    dense, expert = ranks(stages[Figure.DENSE]), ranks(stages[Figure.EXPERT])
+    return StepCosts(
+        forward + extra_f, backward + extra_b, halves + extra_b, stages[Figure.WEIGHT_BACKWARD], extra_f + extra_b,
+        hop_s(proposal.arch, training, cluster, share_of(layout, batch), layout) if layout.pp > 1 else 0.0,
+        exposed, exchange, _optimizer_s(setup, layout, dense, expert, measured), float(ranks(after).max()),
+        _tied_s(setup, layout, stages),
+    )  # fmt: skip
+
+
+def _tied_s(setup: Setup, layout: Layout, stages: StageTable) -> float:
+    """First and last stage sum the gradients of their two copies of a tied matrix."""
+    arch, cluster = setup.proposal.arch, setup.proposal.cluster
+    if not arch.tied or layout.placement[stages.head_stage] == layout.placement[stages.embed_stage]:
+        return 0.0
+    size = arch.vocab * arch.hidden / layout.tp * gradient_bytes(setup.proposal.training)
+    return allreduce_s(cluster, size, 2, groups.hop_nodes(cluster, layout))
+
+
+def pipeline_bound(layout: Layout, costs: StepCosts, micro_batches: int, split: bool) -> Floats:
+    """A lower bound of the moment each pipeline rank ends its last action; exact without a pipeline.
+
+    A rank cannot start before a micro-batch has come through the stages before its first one, and works through all
+    its actions; its last whole backward then has to come down through all earlier stages to those ranks. With halved
+    backwards the last action may be a weight gradient, for which nobody waits.
+    """
+    placement = layout.placement
+    work = costs.forward_s + (costs.input_backward_s + costs.weight_backward_s if split else costs.backward_s)
+    busy = by_rank(work, placement, layout.pp) * micro_batches
+    first = [placement.index(rank) for rank in range(layout.pp)]
+    lead = _arrivals(placement, costs.forward_s, costs.hop_s)
+    ends = busy + lead[first]
+    if split:
+        return ends
+    tail = _arrivals(placement, costs.backward_s, costs.hop_s)
+    by_depth = sorted(range(layout.pp), key=lambda rank: first[rank])
+    latest = 0.0
+    for rank in reversed(by_depth):  # deepest first: whatever ends there has to come down to here
+        latest = max(latest, float(ends[rank] + tail[first[rank]]))
+        ends[rank] = latest - tail[first[rank]]
+    return ends
+
+
+def _arrivals(placement: Sequence[int], seconds: Floats, hop: float) -> Floats:
+    """Seconds of all earlier stages and the hops between them, by stage."""
+    crossings = np.array([0.0] + [hop if a != b else 0.0 for a, b in pairwise(placement)])
+    before: Floats = np.concatenate([[0.0], np.cumsum(seconds)[:-1]]) + np.cumsum(crossings)
+    return before

@@ -1,0 +1,196 @@
+"""Communication of one micro-batch inside the units (tensor, context, expert) and of one step between replicas."""
+
+from dataclasses import dataclass
+
+from meshwright.basics.quantities import MIB
+from meshwright.cluster.topology import Cluster
+from meshwright.layout.degrees import Layout
+from meshwright.model.activations import boundary_bytes, value_bytes
+from meshwright.model.architecture import Architecture
+from meshwright.model.training import Training
+from meshwright.model.units import Unit
+from meshwright.predictor import groups
+from meshwright.predictor.collectives import allgather_s, allreduce_s, alltoall_s, p2p_s, reducescatter_s
+from meshwright.predictor.compute import Share, UnitCost
+from meshwright.predictor.constants import LORA_TRAINABLE
+
+WEIGHT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 2, "mxfp8": 2}
+GRADIENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
+
+
+def gradient_bytes(training: Training) -> int:
+    """Bytes of one gradient that waits for the optimizer: 4 in fp32 training, else as `gradient_dtype` says."""
+    return 4 if training.precision == "fp32" else GRADIENT_BYTES[training.gradient_dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class UnitExchange:
+    """Seconds that one unit's collectives take in the forward and in the backward of one micro-batch."""
+
+    tp_forward_s: float = 0.0
+    tp_backward_s: float = 0.0
+    cp_forward_s: float = 0.0
+    cp_backward_s: float = 0.0
+    ep_forward_s: float = 0.0
+    ep_backward_s: float = 0.0
+
+    @property
+    def forward_s(self) -> float:
+        """All of them in the forward."""
+        return self.tp_forward_s + self.cp_forward_s + self.ep_forward_s
+
+    @property
+    def backward_s(self) -> float:
+        """All of them in the backward, those that recompute repeats included."""
+        return self.tp_backward_s + self.cp_backward_s + self.ep_backward_s
+
+
+def _tensor(
+    arch: Architecture, training: Training, cluster: Cluster, unit: Unit, share: Share, degrees: groups.Degrees
+) -> tuple[float, float]:
+    """One all-reduce of the hidden states after each row-split matrix, one of their gradient before each column-split
+    one (Shoeybi et al. 2019); with sequence parallelism an all-gather and a reduce-scatter of the same size each."""
+    if share.tp == 1:
+        return 0.0, 0.0
+    where = groups.tensor_group(cluster, degrees)
+    hidden = boundary_bytes(arch, training, share.micro_batch, share.seq_len) / share.cp
+    if share.sp:
+        once = allgather_s(cluster, hidden, where.size, where.nodes)
+        once += reducescatter_s(cluster, hidden, where.size, where.nodes)
+    else:
+        once = allreduce_s(cluster, hidden, where.size, where.nodes)
+    if unit.kind == "embed":
+        return once, 0.0
+    if unit.kind == "head":  # the loss sums a maximum, a denominator and the target's score, a token each
+        return 3 * allreduce_s(cluster, 4.0 * share.tokens, where.size, where.nodes), once
+    return once, once * (2 if share.recompute == "full" else 1)
+
+
+def _context(
+    arch: Architecture,
+    training: Training,
+    cluster: Cluster,
+    unit: Unit,
+    share: Share,
+    cost: UnitCost,
+    degrees: groups.Degrees,
+) -> tuple[float, float]:
+    """Ring attention (Liu et al. 2023): keys and values travel cp - 1 times, hidden behind the unit's compute as far
+    as that lasts; the backward moves their gradients as well."""
+    if share.cp == 1 or unit.kind not in ("attn", "layer"):
+        return 0.0, 0.0
+    where = groups.context_group(cluster, degrees)
+    keys = 2 * share.tokens * max(arch.kv_heads / share.tp, 1.0) * arch.head_dim * value_bytes(training)
+    step = p2p_s(cluster, keys, where.nodes)
+    steps = share.cp - 1
+    forward = step + max(0.0, (steps - 1) * step - cost.forward_s)
+    backward = 2 * step + max(0.0, 2 * (steps - 1) * step - cost.input_backward_s)
+    return forward, backward + (forward if share.recompute == "full" else 0.0)
+
+
+def _expert(
+    arch: Architecture, training: Training, cluster: Cluster, unit: Unit, share: Share, degrees: groups.Degrees
+) -> tuple[float, float]:
+    """Two all-to-alls a pass: token copies to their experts, results back. Balanced routing assumed."""
+    if share.ep == 1 or not arch.experts or unit.kind not in ("ffn", "layer"):
+        return 0.0, 0.0
+    where = groups.expert_group(cluster, degrees)
+    sent = share.tokens * arch.active_experts * arch.hidden * value_bytes(training) / share.tp
+    once = 2 * alltoall_s(cluster, sent, where.size, where.nodes)
+    return once, once * (2 if share.recompute == "full" else 1)
+
+
+def unit_exchange(
+    arch: Architecture,
+    training: Training,
+    cluster: Cluster,
+    unit: Unit,
+    share: Share,
+    cost: UnitCost,
+    degrees: groups.Degrees,
+) -> UnitExchange:
+    """The collectives of one unit for one micro-batch; `cost` is what context parallelism can hide behind."""
+    return UnitExchange(
+        *_tensor(arch, training, cluster, unit, share, degrees),
+        *_context(arch, training, cluster, unit, share, cost, degrees),
+        *_expert(arch, training, cluster, unit, share, degrees),
+    )
+
+
+def hop_s(arch: Architecture, training: Training, cluster: Cluster, share: Share, degrees: groups.Degrees) -> float:
+    """Seconds to hand one micro-batch's hidden states to the next stage; with sequence parallelism each tensor rank
+    sends its own slice."""
+    sent = boundary_bytes(arch, training, share.micro_batch, share.seq_len) / share.cp / (share.tp if share.sp else 1)
+    return p2p_s(cluster, sent, groups.hop_nodes(cluster, degrees))
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """Parameters that one rank of a stage holds: dense ones, and those of its experts."""
+
+    dense: float
+    expert: float
+
+    @property
+    def total(self) -> float:
+        """Both."""
+        return self.dense + self.expert
+
+
+@dataclass(frozen=True, slots=True)
+class StepExchange:
+    """What the replicas exchange for one rank. Seconds.
+
+    `end_s` after the last backward (hidden behind it as far as possible), `after_s` after the optimizer (parameters),
+    `forward_s` and `backward_s` beside every micro-batch. `rounds` is how many buckets `end_s` is made of.
+    """
+
+    end_s: float = 0.0
+    after_s: float = 0.0
+    forward_s: float = 0.0
+    backward_s: float = 0.0
+    rounds: int = 1
+
+
+def step_exchange(training: Training, cluster: Cluster, layout: Layout, held: Parameters, units: int) -> StepExchange:
+    """The data-parallel exchange of one rank that holds `held` parameters in `units` units.
+
+    ZeRO-0: one all-reduce of the gradients. ZeRO-1: a reduce-scatter, and an all-gather of the new parameters. ZeRO-2
+    keeps gradients sharded, so each micro-batch reduces them. ZeRO-3 gathers the parameters for each forward and each
+    backward as well (Rajbhandari et al. 2020). Buckets cost their latency each. With HSDP shards are summed once more
+    over the replicas.
+    """
+    trainable = trainable_share(training)
+    grads, weights = gradient_bytes(training) * trainable, WEIGHT_BYTES[training.precision]
+    dense = groups.gradient_group(cluster, layout)
+    parts = [(held.dense, groups.shard_group(cluster, layout), groups.replica_group(cluster, layout), dense)]
+    if held.expert:
+        own = groups.expert_gradient_group(cluster, layout)
+        parts.append((held.expert, own, groups.Group(1, 1), own))
+    end = after = forward = backward = 0.0
+    rounds = 1
+    for count, shards, replicas, whole in parts:
+        if whole.size == 1 or count == 0:
+            continue
+        bucket = layout.bucket_mib * MIB
+        if layout.zero >= 2:  # one message a unit, as FSDP sends them
+            bucket = max(1.0, count * grads / max(units, 1))
+        buckets = max(1, round(count * grads / bucket))
+        rounds = max(rounds, buckets)
+        reduce = buckets * reducescatter_s(cluster, count * grads / buckets, shards.size, shards.nodes)
+        gather = buckets * allgather_s(cluster, count * weights / buckets, shards.size, shards.nodes)
+        across = buckets * allreduce_s(cluster, count * grads / buckets / shards.size, replicas.size, replicas.nodes)
+        if layout.zero == 0:
+            end += buckets * allreduce_s(cluster, count * grads / buckets, whole.size, whole.nodes)
+        elif layout.zero == 1:
+            end, after = end + reduce + across, after + gather * trainable
+        elif layout.zero == 2:
+            backward, end, after = backward + reduce, end + across, after + gather * trainable
+        else:
+            forward, backward, end = forward + gather, backward + gather + reduce, end + across
+    return StepExchange(end, after, forward, backward, rounds)
+
+
+def trainable_share(training: Training) -> float:
+    """Share of the parameters that receive gradients."""
+    return LORA_TRAINABLE.value if training.task == "lora" else 1.0
