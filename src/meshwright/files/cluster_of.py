@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from meshwright.basics.errors import Complaint, InputError, bad_input
 from meshwright.basics.figures import ValueOrigin
@@ -54,7 +54,7 @@ def _local(job: Job) -> ResolvedCluster:
     if gpus is None:
         gpus, detected["cluster.gpus"] = available_devices(), "detected"
     cluster = naming_field(lambda: local_cluster(gpus, table.memory_gib), "cluster.gpus")
-    changes: dict[str, object] = {}
+    changes: dict[str, Any] = {}
     if table.gpus_per_node is not None:
         changes["gpus_per_node"] = table.gpus_per_node
     else:
@@ -67,7 +67,7 @@ def _local(job: Job) -> ResolvedCluster:
             changes[part] = _link(written, f"cluster.{key}")
     if table.memory_gib is None:
         detected["cluster.memory_gib"] = "detected"
-    return ResolvedCluster(replace(cluster, **changes), detected)  # type: ignore[arg-type]
+    return ResolvedCluster(replace(cluster, **changes), detected)
 
 
 def _link(written: str | float, field: str) -> Link:

@@ -27,8 +27,8 @@ from meshwright.files.prediction import Prediction
 from meshwright.files.run import RunResult
 from meshwright.layout.batch import equation, micro_batches_for
 from meshwright.layout.degrees import Layout, describe
+from meshwright.layout.problem import Problem
 from meshwright.layout.proposal import Proposal, Wanted
-from meshwright.layout.rules import Problem
 from meshwright.model.units import compact
 
 
@@ -41,7 +41,7 @@ def prediction_of(plan: Plan) -> Prediction:
 
 def _problem(problem: Problem) -> ProblemPart:
     return ProblemPart(
-        rule=problem.rule, fields=list(problem.fields), message=problem.message, legal=str(problem.legal or "")
+        rule=problem.rule, fields=list(problem.fields), message=problem.message, legal=list(problem.legal)
     )
 
 
@@ -52,9 +52,11 @@ def check_output(proposal: Proposal, problems: Sequence[Problem]) -> CheckOutput
     micro, count = wanted.micro_batch, wanted.micro_batches
     if count is None and micro is not None and wanted.dp is not None:
         count = micro_batches_for(proposal.global_batch, micro, wanted.dp)
-    batch = BatchPart(
-        global_=proposal.global_batch, seq_len=proposal.seq_len, micro_batch=micro, micro_batches=count,
-        dp=wanted.dp, equation=equation(proposal.global_batch, micro, count, wanted.dp),
+    batch = BatchPart.model_validate(
+        {
+            "global": proposal.global_batch, "seq_len": proposal.seq_len, "micro_batch": micro, "micro_batches": count,
+            "dp": wanted.dp, "equation": equation(proposal.global_batch, micro, count, wanted.dp),
+        }
     )  # fmt: skip
     keys = [name for name in Wanted.__slots__ if name not in ("micro_batch", "micro_batches", "stages")]
     layout: dict[str, object] = {key: getattr(wanted, key) for key in keys}

@@ -21,7 +21,7 @@ class Part(BaseModel):
 class Output(Part):
     """What a verb prints."""
 
-    format: Literal[1] = Field(FORMAT, description="version of this schema")
+    format: Literal[1] = Field(default=FORMAT, description="version of this schema")
 
 
 class ProblemPart(Part):
@@ -30,7 +30,7 @@ class ProblemPart(Part):
     rule: str
     fields: list[str] = Field(description="keys of the job that it concerns")
     message: str
-    legal: str = Field(description="legal neighbours, or what to do instead")
+    legal: list[str] = Field(description="legal neighbours, or what to do instead")
 
 
 class BatchPart(Part):
@@ -42,8 +42,6 @@ class BatchPart(Part):
     micro_batches: int | None
     dp: int | None
     equation: str
-
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
 class CheckOutput(Output):

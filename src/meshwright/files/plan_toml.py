@@ -20,8 +20,9 @@ from meshwright.files.setup import Setup
 from meshwright.files.tables import FORMAT, ModelTable, PredictionTable
 from meshwright.layout.batch import Batch, equation, nearest_global, solve
 from meshwright.layout.degrees import Layout
+from meshwright.layout.problem import Problem
 from meshwright.layout.proposal import Wanted
-from meshwright.layout.rules import Problem, judge
+from meshwright.layout.rules import judge
 from meshwright.layout.schedules import default_placement
 from meshwright.model.architecture import Architecture
 from meshwright.model.units import compact, units_of
@@ -45,7 +46,7 @@ def refusal(problems: Sequence[Problem]) -> str:
     """The errors among the problems as lines for people; empty when there are none."""
     errors = [problem for problem in problems if problem.severity == "error"]
     return "\n".join(
-        f"{', '.join(problem.fields)}: {problem.message}" + (f" (legal: {problem.legal})" if problem.legal else "")
+        f"{', '.join(problem.fields)}: {problem.message}" + (f" ({'; '.join(problem.legal)})" if problem.legal else "")
         for problem in errors
     )
 
@@ -81,14 +82,14 @@ def plan_of(job: Job) -> Plan:
     """The plan that a job states. Raises InputError naming the missing keys, and AnswerIsNo when a rule is broken."""
     setup = setup_of(job)
     wanted = setup.proposal.wanted
+    broken = refusal(judge(setup.proposal))
+    if broken:
+        raise AnswerIsNo(broken)
     missing = missing_keys(wanted)
     if missing:
         hint = f"`meshwright plan {job.file or 'JOB'} -o plan.toml` fills them"
         rule = "the layout is not complete: missing " + ", ".join(missing)
         raise InputError((Complaint("", "", rule, hint, job.file),))
-    broken = refusal(judge(setup.proposal))
-    if broken:
-        raise AnswerIsNo(broken)
     layout = _layout_of(setup.proposal.arch, wanted)
     batch = _batch_of(setup, layout.dp)
     table = job.tables.prediction

@@ -54,36 +54,45 @@ class Table(BaseModel):
 class ModelTable(Table):
     """[model]: one of `config`, `name` or `params`, or plain dimensions."""
 
-    config: Text | None = Field(None, description="a Hugging Face config.json, or a folder with one")
-    name: Text | None = Field(None, description="a shape of the catalogue")
-    params: Parameters | None = Field(None, description='a number of parameters such as "1.2B": a shape is proposed')
-    label: Text | None = Field(None, description="what to call a model of plain dimensions")
-    family: Text | None = Field(None, description="its Hugging Face model_type; left out: plain")
-    layers: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    hidden: Degree | None = Field(None, description="width of the residual stream")
-    heads: Degree | None = Field(None, description="attention heads")
-    kv_heads: Degree | None = Field(None, description="key and value heads; left out: as many as heads")
-    head_dim: Degree | None = Field(None, description="width of a head; left out: hidden / heads")
-    ffn_hidden: Degree | None = Field(
-        None, description="width of the feed-forward network, or of one expert; left out: 8/3 (gated) or 4 times hidden"
+    config: Text | None = Field(default=None, description="a Hugging Face config.json, or a folder with one")
+    name: Text | None = Field(default=None, description="a shape of the catalogue")
+    params: Parameters | None = Field(
+        default=None, description='a number of parameters such as "1.2B": a shape is proposed'
     )
-    vocab: Annotated[int, Field(ge=2, le=10**8)] | None = Field(None, description="rows of the embedding")
-    gated: bool | None = Field(None, description="three feed-forward matrices (SwiGLU) instead of two")
-    tied: bool | None = Field(None, description="the output matrix is the embedding")
-    experts: Annotated[int, Field(ge=0, le=10**5)] | None = Field(None, description="experts a layer; 0: dense")
-    active_experts: Annotated[int, Field(ge=0, le=10**5)] | None = Field(None, description="experts a token")
-    shared_experts: Annotated[int, Field(ge=0, le=10**5)] | None = Field(None, description="experts of every token")
+    label: Text | None = Field(default=None, description="what to call a model of plain dimensions")
+    family: Text | None = Field(default=None, description="its Hugging Face model_type; left out: plain")
+    layers: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    hidden: Degree | None = Field(default=None, description="width of the residual stream")
+    heads: Degree | None = Field(default=None, description="attention heads")
+    kv_heads: Degree | None = Field(default=None, description="key and value heads; left out: as many as heads")
+    head_dim: Degree | None = Field(default=None, description="width of a head; left out: hidden / heads")
+    ffn_hidden: Degree | None = Field(
+        default=None,
+        description="width of the feed-forward network, or of one expert; left out: 8/3 (gated) or 4 times hidden",
+    )
+    vocab: Annotated[int, Field(ge=2, le=10**8)] | None = Field(default=None, description="rows of the embedding")
+    gated: bool | None = Field(default=None, description="three feed-forward matrices (SwiGLU) instead of two")
+    tied: bool | None = Field(default=None, description="the output matrix is the embedding")
+    experts: Annotated[int, Field(ge=0, le=10**5)] | None = Field(default=None, description="experts a layer; 0: dense")
+    active_experts: Annotated[int, Field(ge=0, le=10**5)] | None = Field(default=None, description="experts a token")
+    shared_experts: Annotated[int, Field(ge=0, le=10**5)] | None = Field(
+        default=None, description="experts of every token"
+    )
     norm: Literal["rms", "layer"] | None = None
     qk_norm: bool | None = None
     qkv_bias: bool | None = None
     attention_out_bias: bool | None = None
     ffn_bias: bool | None = None
     positions: Literal["rope", "learned", "alibi"] | None = None
-    max_positions: Annotated[int, Field(ge=0, le=10**9)] | None = Field(None, description="rows of learned positions")
-    parallel_residual: bool | None = Field(None, description="attention beside feed-forward: one unit a layer")
-    layer_norms: Annotated[int, Field(ge=1, le=8)] | None = Field(None, description="norms of width hidden a layer")
-    embed_norm: bool | None = Field(None, description="a norm after the embedding")
-    sliding_window: Count | None = Field(None, description="tokens that attention looks back")
+    max_positions: Annotated[int, Field(ge=0, le=10**9)] | None = Field(
+        default=None, description="rows of learned positions"
+    )
+    parallel_residual: bool | None = Field(default=None, description="attention beside feed-forward: one unit a layer")
+    layer_norms: Annotated[int, Field(ge=1, le=8)] | None = Field(
+        default=None, description="norms of width hidden a layer"
+    )
+    embed_norm: bool | None = Field(default=None, description="a norm after the embedding")
+    sliding_window: Count | None = Field(default=None, description="tokens that attention looks back")
 
 
 class GroupTable(Table):
@@ -99,15 +108,15 @@ class ClusterTable(Table):
     """[cluster]: the devices and how they are wired."""
 
     gpu: Text | None = Field(
-        None, description='a device of the catalogue, or "local": what this machine has. Left out: local'
+        default=None, description='a device of the catalogue, or "local": what this machine has. Left out: local'
     )
-    machine: Text | None = Field(None, description="a machine.toml that calibrate wrote")
-    gpus: Degree | None = Field(None, description="number of devices; on this machine left out: all")
-    gpus_per_node: Degree | None = Field(None, description="left out: 8, or all when there are fewer")
-    intra_node: LinkName | None = Field(None, description="link inside a node: catalogue name or GB/s")
-    inter_node: LinkName | None = Field(None, description="link between nodes: catalogue name or GB/s")
-    memory_gib: Size | None = Field(None, description="GiB a rank may use; left out: what the device has")
-    groups: list[GroupTable] | None = Field(None, description="mixed clusters: one entry a kind of device")
+    machine: Text | None = Field(default=None, description="a machine.toml that calibrate wrote")
+    gpus: Degree | None = Field(default=None, description="number of devices; on this machine left out: all")
+    gpus_per_node: Degree | None = Field(default=None, description="left out: 8, or all when there are fewer")
+    intra_node: LinkName | None = Field(default=None, description="link inside a node: catalogue name or GB/s")
+    inter_node: LinkName | None = Field(default=None, description="link between nodes: catalogue name or GB/s")
+    memory_gib: Size | None = Field(default=None, description="GiB a rank may use; left out: what the device has")
+    groups: list[GroupTable] | None = Field(default=None, description="mixed clusters: one entry a kind of device")
 
 
 class BatchTable(Table):
@@ -115,8 +124,8 @@ class BatchTable(Table):
 
     global_: Count = Field(alias="global", description="samples a step")
     seq_len: Count = Field(description="tokens a sample")
-    micro_batch: Count | None = Field(None, description="samples of one micro-batch; left out: chosen")
-    micro_batches: Count | None = Field(None, description="micro-batches a step on each replica; checked")
+    micro_batch: Count | None = Field(default=None, description="samples of one micro-batch; left out: chosen")
+    micro_batches: Count | None = Field(default=None, description="micro-batches a step on each replica; checked")
 
 
 class TrainingTable(Table):
@@ -126,14 +135,18 @@ class TrainingTable(Table):
     precision: Precision = _TRAINING.precision
     optimizer: Optimizer = _TRAINING.optimizer
     gradient_dtype: Literal["fp32", "bf16", "fp16"] = Field(
-        _TRAINING.gradient_dtype, description="in which gradients are accumulated and exchanged"
+        default=_TRAINING.gradient_dtype, description="in which gradients are accumulated and exchanged"
     )
-    lr: Annotated[float, Field(gt=0, le=1e3)] = Field(_TRAINING.lr, description="peak learning rate")
+    lr: Annotated[float, Field(gt=0, le=1e3)] = Field(default=_TRAINING.lr, description="peak learning rate")
     lr_schedule: Literal["constant", "cosine", "linear"] = _TRAINING.lr_schedule
-    warmup: Annotated[int, Field(ge=0, le=10**9)] = Field(_TRAINING.warmup, description="steps of linear warm-up")
+    warmup: Annotated[int, Field(ge=0, le=10**9)] = Field(
+        default=_TRAINING.warmup, description="steps of linear warm-up"
+    )
     weight_decay: Annotated[float, Field(ge=0, le=10)] = _TRAINING.weight_decay
-    betas: Annotated[list[Share], Field(min_length=2, max_length=2)] = Field(list(_TRAINING.betas))
-    clip: Annotated[float, Field(ge=0, le=1e9)] = Field(_TRAINING.clip, description="global gradient norm; 0: off")
+    betas: Annotated[list[Share], Field(min_length=2, max_length=2)] = Field(default=list(_TRAINING.betas))
+    clip: Annotated[float, Field(ge=0, le=1e9)] = Field(
+        default=_TRAINING.clip, description="global gradient norm; 0: off"
+    )
     steps: Count = _TRAINING.steps
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = _TRAINING.seed
 
@@ -141,66 +154,70 @@ class TrainingTable(Table):
 class DataTable(Table):
     """[data]: the text to train on."""
 
-    path: Text | None = Field(_DATA.path, description="a file or folder of text; left out: Python's own sources")
-    vocab: Annotated[int, Field(ge=2, le=10**8)] | None = Field(
-        _DATA.vocab, description="size of the tokenizer to train; left out: the model's vocabulary"
+    path: Text | None = Field(
+        default=_DATA.path, description="a file or folder of text; left out: Python's own sources"
     )
-    limit_mib: Size | None = Field(_DATA.limit_mib, description="use at most this much text")
+    vocab: Annotated[int, Field(ge=2, le=10**8)] | None = Field(
+        default=_DATA.vocab, description="size of the tokenizer to train; left out: the model's vocabulary"
+    )
+    limit_mib: Size | None = Field(default=_DATA.limit_mib, description="use at most this much text")
 
 
 class LayoutTable(Table):
     """[layout]: what is given is fixed, what is not is searched."""
 
-    dp: Degree | None = Field(None, description="data degree")
-    tp: Degree | None = Field(None, description="tensor degree")
-    pp: Degree | None = Field(None, description="pipeline degree")
-    cp: Degree | None = Field(None, description="context degree")
-    ep: Degree | None = Field(None, description="expert degree, carved out of dp * cp")
-    etp: Degree | None = Field(None, description="tensor degree inside experts")
-    vpp: Degree | None = Field(None, description="model chunks a pipeline rank")
-    sp: bool | None = Field(None, description="sequence parallelism inside the tensor group")
-    zero: Annotated[int, Field(ge=0, le=3)] | None = Field(None, description="ZeRO stage")
-    shard_group: Degree | None = Field(None, description="ranks that share one set of shards; left out: all of dp")
-    schedule: Schedule | None = None
-    recompute: Recompute | None = Field(None, description="which activations are computed again")
-    recompute_layers: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
-        None, description="full recompute for the first k layers of a stage only"
+    dp: Degree | None = Field(default=None, description="data degree")
+    tp: Degree | None = Field(default=None, description="tensor degree")
+    pp: Degree | None = Field(default=None, description="pipeline degree")
+    cp: Degree | None = Field(default=None, description="context degree")
+    ep: Degree | None = Field(default=None, description="expert degree, carved out of dp * cp")
+    etp: Degree | None = Field(default=None, description="tensor degree inside experts")
+    vpp: Degree | None = Field(default=None, description="model chunks a pipeline rank")
+    sp: bool | None = Field(default=None, description="sequence parallelism inside the tensor group")
+    zero: Annotated[int, Field(ge=0, le=3)] | None = Field(default=None, description="ZeRO stage")
+    shard_group: Degree | None = Field(
+        default=None, description="ranks that share one set of shards; left out: all of dp"
     )
-    bucket_mib: Size | None = Field(None, description="size of a bucket of the gradient exchange")
-    overlap: bool | None = Field(None, description="exchange gradients during backward")
+    schedule: Schedule | None = None
+    recompute: Recompute | None = Field(default=None, description="which activations are computed again")
+    recompute_layers: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
+        default=None, description="full recompute for the first k layers of a stage only"
+    )
+    bucket_mib: Size | None = Field(default=None, description="size of a bucket of the gradient exchange")
+    overlap: bool | None = Field(default=None, description="exchange gradients during backward")
     stages: list[list[Text]] | None = Field(
-        None, description='units of each stage: [["embed", "layers.0-5"], ["layers.6-11", "head"]]'
+        default=None, description='units of each stage: [["embed", "layers.0-5"], ["layers.6-11", "head"]]'
     )
     placement: list[Annotated[int, Field(ge=0, le=10**6)]] | None = Field(
-        None, description="the pipeline rank that holds each stage; left out: as the schedule has it"
+        default=None, description="the pipeline rank that holds each stage; left out: as the schedule has it"
     )
 
 
 class SearchTable(Table):
     """[search]: what the planner may propose."""
 
-    runnable_by: Runner = Field("meshwright", description="who must be able to run the plan")
+    runnable_by: Runner = Field(default="meshwright", description="who must be able to run the plan")
 
 
 class ProfileTable(Table):
     """[profile]: profiling in a long run."""
 
     every: Annotated[int, Field(ge=0, le=10**9)] = Field(
-        _PROFILE.every, description="steps between short profiles; 0: only when asked"
+        default=_PROFILE.every, description="steps between short profiles; 0: only when asked"
     )
-    steps: Annotated[int, Field(ge=1, le=1000)] = Field(_PROFILE.steps, description="steps of one profile")
-    tools: list[Literal["torch"]] = Field(list(_PROFILE.tools))
+    steps: Annotated[int, Field(ge=1, le=1000)] = Field(default=_PROFILE.steps, description="steps of one profile")
+    tools: list[Literal["torch"]] = Field(default=["torch"])
 
 
 class TuneTable(Table):
     """[tune]: how `tune` measures, and what it may change although the job gives it."""
 
-    change: list[Text] = Field(list(_TUNE.change), description="keys of [layout], or micro_batch")
+    change: list[Text] = Field(default=list(_TUNE.change), description="keys of [layout], or micro_batch")
     mode: Literal["measured", "dilated"] | None = Field(
-        _TUNE.mode, description="left out: dilated when ranks outnumber this machine's cores, else measured"
+        default=_TUNE.mode, description="left out: dilated when ranks outnumber this machine's cores, else measured"
     )
     repeats: Annotated[int, Field(ge=1, le=1000)] = _TUNE.repeats
-    steps: Annotated[int, Field(ge=1, le=10**6)] = Field(_TUNE.steps, description="steps of a repeat")
+    steps: Annotated[int, Field(ge=1, le=10**6)] = Field(default=_TUNE.steps, description="steps of a repeat")
     max_changes: Annotated[int, Field(ge=0, le=1000)] = _TUNE.max_changes
 
 
@@ -209,7 +226,7 @@ def _claim_field(claim: Claim) -> Any:
         kind: Any = bool
     else:
         kind = Literal[claim.legal] if claim.legal else Text
-    return (kind | None, Field(None, description=claim.meaning))
+    return (kind | None, Field(default=None, description=claim.meaning))
 
 
 if TYPE_CHECKING:
@@ -255,7 +272,7 @@ class PredictionTable(Table):
 class JobTables(Table):
     """A whole job or plan. `prediction` belongs to plans."""
 
-    format: int = Field(FORMAT, description="version of this file's format")
+    format: int = Field(default=FORMAT, description="version of this file's format")
     model: ModelTable
     cluster: ClusterTable = Field(default_factory=ClusterTable)
     batch: BatchTable

@@ -1,0 +1,225 @@
+"""What each verb answers: the rooms' functions put together, one function a verb, each returning its output object."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from meshwright.basics.errors import RunFailed, bad_input
+from meshwright.files import outputs as out
+from meshwright.files.convert import (
+    check_output,
+    diagnose_output,
+    finding_part,
+    memory_output,
+    plan_entry,
+    plan_figures,
+    predict_output,
+    train_output,
+    why_output,
+)
+from meshwright.files.plan import Plan
+from meshwright.files.plan_toml import read_plan, write_plan
+from meshwright.files.resolve import read_setup
+
+PathLike = Path | str
+Progress = Callable[[str], None]
+
+
+def _quiet(line: str) -> None:
+    """Progress that nobody reads."""
+
+
+def _target(path: Path, inputs: Sequence[PathLike]) -> Path:
+    """Where to write. Raises InputError when that would overwrite an input, or when the folder does not exist."""
+    if any(path.resolve() == Path(given).resolve() for given in inputs):
+        raise bad_input("would overwrite the file it was read from", field="--output", value=path)
+    if not path.resolve().parent.is_dir():
+        raise bad_input("its folder does not exist", field="--output", value=path)
+    if path.is_dir():
+        raise bad_input("is a folder", field="--output", value=path, legal="name a file")
+    return path
+
+
+def check(file: PathLike, overrides: Sequence[str] = ()) -> out.CheckOutput:
+    """Judge a job or plan by all rules."""
+    from meshwright.layout.rules import judge
+
+    setup = read_setup(file, overrides)
+    return check_output(setup.proposal, judge(setup.proposal))
+
+
+def _runners(plan: Plan) -> tuple[str, ...]:
+    from meshwright.layout.runners import runnable_by
+
+    proposal = plan.setup.proposal
+    return runnable_by(proposal.arch, proposal.training, plan.layout)
+
+
+def _predicted(file: PathLike, overrides: Sequence[str]) -> Plan:
+    from meshwright.predictor.step import predict
+
+    plan = read_plan(file, overrides)
+    return replace(plan, prediction=predict(plan))
+
+
+def memory(file: PathLike, overrides: Sequence[str] = ()) -> out.MemoryOutput:
+    """The bytes of each pipeline rank, and what other settings would make of them."""
+    from meshwright.cli.advice import memory_advice
+
+    plan = _predicted(file, overrides)
+    return memory_output(plan, memory_advice(plan))
+
+
+def plan(file: PathLike, overrides: Sequence[str] = (), *, top: int = 5, output: Path | None = None) -> out.PlanOutput:
+    """Rank the plans of a job; write the best one to `output`. Raises AnswerIsNo when nothing fits."""
+    from meshwright.planner.rank import plan as rank
+
+    target = _target(output, [file]) if output is not None else None
+    found = rank(read_setup(file, overrides), top=top)
+    if target is not None:
+        write_plan(found.plans[0], target)
+    entries = [plan_entry(one, _runners(one), why) for one, why in zip(found.plans, found.why, strict=True)]
+    rejected = [out.RejectedPart(family=r.family, count=r.count, reason=r.reason) for r in found.rejected]
+    return out.PlanOutput(evaluated=found.evaluated, seconds=found.seconds, plans=entries, rejected=rejected)
+
+
+def predict(file: PathLike, overrides: Sequence[str] = ()) -> out.PredictOutput:
+    """The figures of one plan."""
+    from meshwright.cli.advice import breakdown
+
+    found = _predicted(file, overrides)
+    return predict_output(found, _runners(found), breakdown(found))
+
+
+def why(first: PathLike, second: PathLike, overrides: Sequence[str] = ()) -> out.WhyOutput:
+    """Two plans term by term."""
+    return why_output(_predicted(first, overrides), _predicted(second, overrides))
+
+
+def train(
+    file: PathLike, overrides: Sequence[str] = (), *, runs: Path = Path("runs"), name: str | None = None,
+    steps: int | None = None, mode: Literal["measured", "dilated"] = "measured", profile: int = 0,
+    data: Path | None = None, progress: Progress = _quiet,
+) -> out.TrainOutput:  # fmt: skip
+    """Train a plan: `steps` steps in `mode`, then `profile` profiled ones. Raises RunFailed when the run breaks."""
+    found = read_plan(file, overrides)
+    if data is not None:
+        if not data.exists():
+            raise bad_input("there is no such file or folder", field="--data", value=data)
+        found = replace(found, setup=replace(found.setup, data=replace(found.setup.data, path=str(data))))
+    if steps is not None:
+        training = replace(found.setup.proposal.training, steps=steps)
+        found = replace(found, setup=replace(found.setup, proposal=replace(found.setup.proposal, training=training)))
+    from meshwright.files.run_io import new_run
+    from meshwright.trainer.launch import train as start
+    from meshwright.trainer.options import Phase, TrainOptions
+
+    phases = [Phase(mode, found.setup.proposal.training.steps)]
+    if profile:
+        phases.append(Phase("measured", profile, profile=True))
+    folder = new_run(runs, name or found.setup.name)
+    try:
+        return train_output(start(found, TrainOptions(run=folder.root, phases=tuple(phases)), progress))
+    except OSError as error:
+        raise RunFailed(f"{error.filename or folder.root}: {error.strerror or error}") from error
+
+
+def parity(
+    files: Sequence[PathLike], overrides: Sequence[str] = (), *, steps: int = 10, progress: Progress = _quiet
+) -> out.ParityOutput:
+    """Compare the training of several plans with one process."""
+    from meshwright.trainer.parity import parity as compare
+
+    plans = [read_plan(file, overrides) for file in files]
+    return compare(plans, steps=steps, progress=progress)
+
+
+def diagnose(paths: Sequence[PathLike], *, output: Path | None = None) -> out.DiagnoseOutput:
+    """Diagnose a run folder, or recorded traces. A run folder gets its `findings.json`; `output` gets a copy."""
+    from meshwright.diagnosis.diagnose import diagnose_paths, diagnose_run
+    from meshwright.files.run import RunFolder
+    from meshwright.files.run_io import write_findings
+
+    given = [Path(path) for path in paths]
+    missing = [path for path in given if not path.exists()]
+    if missing:
+        raise bad_input("there is no such file or folder", file=str(missing[0]))
+    target = _target(output, given) if output is not None else None
+    one_run = len(given) == 1 and given[0].is_dir() and RunFolder(given[0]).plan.exists()
+    found = diagnose_run(given[0]) if one_run else diagnose_paths(given)
+    if one_run:
+        write_findings(found, RunFolder(given[0]).findings)
+    if target is not None:
+        write_findings(found, target)
+    return diagnose_output(found)
+
+
+def rebalance(run: PathLike, *, output: Path | None = None) -> out.RebalanceOutput:
+    """The plan of a run with its stages balanced by what the run measured."""
+    from meshwright.loop.rebalance import rebalance as balance
+
+    target = _target(output, []) if output is not None else None
+    found = balance(Path(run))
+    if target is not None:
+        write_plan(found.after, target)
+    return out.RebalanceOutput(
+        mode="predicted", before=plan_figures(found.before, _runners(found.before)),
+        after=plan_figures(found.after, _runners(found.after)), moves=list(found.moves),
+        predicted_gain=found.predicted_gain,
+    )  # fmt: skip
+
+
+def tune(
+    file: PathLike, overrides: Sequence[str] = (), *, runs: Path = Path("runs"), name: str | None = None,
+    progress: Progress = _quiet,
+) -> out.TuneOutput:  # fmt: skip
+    """The whole loop on a job."""
+    setup = read_setup(file, overrides)
+    from meshwright.loop.tune import tune as loop
+    from meshwright.reports.page import write_report
+
+    found = loop(setup, runs, progress, name)
+    kept = read_plan(found.folder.plan)
+    write_report(found.folder.root, found.folder.report)
+    journal = [
+        out.JournalPart(
+            change=dict(step.change), reason=step.reason, predicted=step.predicted_gain, measured=step.measured_gain,
+            measured_range=step.measured_gain_range, kept=step.kept,
+        )
+        for step in found.steps
+    ]  # fmt: skip
+    return out.TuneOutput(
+        mode=found.mode, plan=str(found.folder.plan), prediction=plan_figures(kept, _runners(kept)),
+        measured=train_output(found.final.result), journal=journal, report=str(found.folder.report),
+        findings=[finding_part(finding) for finding in found.final.diagnosis.findings], stopped=found.stopped,
+    )  # fmt: skip
+
+
+def report(source: PathLike, *, output: Path | None = None) -> out.ReportOutput:
+    """Write the HTML page of a run folder, or of a plan."""
+    from meshwright.files.run import RunFolder
+    from meshwright.reports.page import write_report
+
+    source = Path(source)
+    if not source.exists():
+        raise bad_input("there is no such run folder or plan", file=str(source))
+    usual = RunFolder(source).report if source.is_dir() else source.with_suffix(".html")
+    target = _target(output or usual, [source])
+    if source.is_dir():
+        write_report(source, target)
+    else:
+        write_report(_predicted(source, ()), target)
+    return out.ReportOutput(path=str(target))
+
+
+def init(file: PathLike = "job.toml", *, force: bool = False) -> out.InitOutput:
+    """Write a commented job for this machine. Raises InputError when the file exists and `force` is not given."""
+    from meshwright.cli.first_job import detected, first_job
+
+    path = _target(Path(file), [])
+    if path.exists() and not force:
+        raise bad_input("exists already", file=str(path), legal="name another file, or give --force")
+    found = detected()
+    path.write_text(first_job(found), encoding="utf-8")
+    return out.InitOutput(path=str(path), detected=found)

@@ -1,0 +1,21 @@
+"""Options and arguments that several verbs share, spelled once."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else there.")]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the file: --set layout.tp=4. Repeatable."),
+]
+Resolved = Annotated[
+    bool, typer.Option("--print-resolved", help="Show every value with its origin (user, file, default, detected).")
+]
+Runs = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Folder that holds the run folders.")]
+JobFile = Annotated[Path, typer.Argument(metavar="JOB", help="A job.toml.", show_default=False)]
+PlanFile = Annotated[
+    Path, typer.Argument(metavar="PLAN", help="A plan.toml, or a job whose layout is complete.", show_default=False)
+]
+RunFolderArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]

@@ -1,0 +1,30 @@
+"""`meshwright tune`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from meshwright.cli.options import JobFile, Json, Resolved, Runs, Sets
+
+
+def tune(
+    job: JobFile,
+    name: Annotated[str | None, typer.Option("--run", metavar="NAME", help="Name of the folder of this loop.")] = None,
+    runs: Runs = Path("runs"),
+    overrides: Sets = None,
+    as_json: Json = False,
+    resolved: Resolved = False,
+) -> None:
+    """The whole loop: plan, train, diagnose, change, verify.
+
+    It ends when the next change is predicted to gain less than the noise.
+    """
+    from meshwright.cli import answers
+    from meshwright.cli.show import progress, show, show_resolved
+
+    if resolved:
+        return show_resolved(job, overrides or (), as_json)
+    from meshwright.reports.terminal import tune_view
+
+    show(answers.tune(job, overrides or (), runs=runs, name=name, progress=progress), tune_view, as_json)

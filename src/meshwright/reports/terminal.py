@@ -1,0 +1,279 @@
+"""What each verb's answer looks like in a terminal: 80 columns, readable without colour, every figure with its mode."""
+
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from meshwright.basics.quantities import seconds_text
+from meshwright.files import outputs as out
+from meshwright.reports.terminal_parts import (
+    bullets,
+    heading,
+    layout_text,
+    ms,
+    percent,
+    stages_text,
+    step_text,
+    table,
+)
+
+View = Sequence[RenderableType]
+
+
+def _problems(title: str, style: str, problems: Sequence[out.ProblemPart]) -> list[RenderableType]:
+    parts: list[RenderableType] = []
+    for problem in problems:
+        parts.append(Text.assemble((f"{title} ", style), f"{', '.join(problem.fields)} [{problem.rule}]"))
+        parts += bullets([problem.message], indent=2, mark="")
+        parts += bullets(problem.legal, indent=4)
+    return parts
+
+
+def check_view(answer: out.CheckOutput) -> View:
+    """Errors first, then warnings, then the equation."""
+    verdict = Text("valid", "bold green") if answer.valid else Text("not valid", "bold red")
+    counts = f": {_count(len(answer.problems), 'error')}, {_count(len(answer.warnings), 'warning')}"
+    return [
+        *_problems("error", "bold red", answer.problems),
+        *_problems("warning", "bold yellow", answer.warnings),
+        Text(answer.batch.equation),
+        Text.assemble(verdict, counts),
+    ]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def memory_view(answer: out.MemoryOutput) -> View:
+    """A row a pipeline rank, a column a kind."""
+    kinds = list(dict.fromkeys(kind for stage in answer.stages for kind in stage.parts_gib))
+    shown = [kind for kind in kinds if any(stage.parts_gib.get(kind, 0) >= 0.005 for stage in answer.stages)]
+    grid = table(
+        ["rank", "stages", *[kind.replace("_", " ") for kind in shown], "total", "in flight"], left=("stages",)
+    )
+    for stage in answer.stages:
+        worst = " *" if stage.pipeline_rank == answer.worst_stage else ""
+        grid.add_row(
+            str(stage.pipeline_rank), ", ".join(map(str, stage.stages)),
+            *[f"{stage.parts_gib.get(kind, 0):.2f}" for kind in shown], f"{stage.total_gib:.2f}{worst}",
+            str(stage.in_flight),
+        )  # fmt: skip
+    fullest = answer.stages[[stage.pipeline_rank for stage in answer.stages].index(answer.worst_stage)]
+    fits = "fits" if answer.fits else "does not fit"
+    return [
+        heading(f"GiB by pipeline rank ({answer.mode})"),
+        grid,
+        Text(f"* fullest: {fullest.total_gib:.2f} GiB of {answer.limit_gib:.2f} GiB: {fits}"),
+        Text(", ".join(f"{key} = {value}" for key, value in answer.recipe.items())),
+        *([heading("what would take less")] if answer.advice else []),
+        *bullets(answer.advice),
+    ]
+
+
+def plan_view(answer: out.PlanOutput) -> View:
+    """The ranking, then a line a plan that says why."""
+    grid = table(["#", "layout", "step", "tok/s/GPU", "MFU", "bubble", "GiB"], left=("layout",))
+    for number, plan in enumerate(answer.plans, 1):
+        grid.add_row(
+            str(number), layout_text(plan), step_text(plan), f"{plan.tokens_per_s_per_gpu:,.0f}", percent(plan.mfu),
+            percent(plan.bubble_fraction), f"{plan.memory_gib:.1f}/{plan.memory_limit_gib:.0f}",
+        )  # fmt: skip
+    seconds = f"{answer.evaluated:,} layouts in {answer.seconds:.1f} s; all figures predicted"
+    best = answer.plans[0]
+    return [
+        heading(seconds),
+        grid,
+        *bullets([f"{number}. {plan.why}" for number, plan in enumerate(answer.plans, 1)], mark=""),
+        *([Text("stages of the first: " + stages_text(best.stages))] if len(best.stages) > 1 else []),
+        Text("the first can be run by: " + (", ".join(best.runnable_by) or "no framework that is known")),
+        *bullets([f"left out: {r.family} ({r.count:,}): {r.reason}" for r in answer.rejected], mark=""),
+    ]
+
+
+def _terms(terms: Sequence[tuple[str, float]], whole: float) -> RenderableType:
+    grid = table(["term", "a step", "share"], left=("term",))
+    for name, seconds in terms:
+        if seconds:
+            grid.add_row(name.replace("_", " "), ms(seconds), percent(seconds / whole))
+    return grid
+
+
+def figures_view(plan: out.PlanFigures, title: str) -> View:
+    """One plan's figures."""
+    low, high = plan.step_time_range_s
+    rows = [
+        f"layout      {layout_text(plan)}",
+        f"step        {seconds_text(plan.step_time_s)} ({seconds_text(low)} to {seconds_text(high)}), {plan.mode}",
+        f"tokens      {plan.tokens_per_s:,.0f}/s, {plan.tokens_per_s_per_gpu:,.0f}/s a device, {plan.mode}",
+        f"MFU         {percent(plan.mfu)}; bubble {percent(plan.bubble_fraction)}; "
+        f"exposed communication {ms(plan.exposed_comm_s)}, {plan.mode}",
+        f"memory      {plan.memory_gib:.2f} GiB of {plan.memory_limit_gib:.2f} GiB on the fullest rank, {plan.mode}"
+        + ("" if plan.fits else ": does not fit"),
+    ]
+    if len(plan.stages) > 1:
+        rows.append("stages      " + stages_text(plan.stages))
+    return [heading(title), *[Text(row) for row in rows]]
+
+
+def predict_view(answer: out.PredictOutput) -> View:
+    """The figures, and what a step is made of."""
+    ordered = sorted(answer.terms.items(), key=lambda item: -item[1])
+    origins = sorted({f"{origin}" for origin in answer.origins.values()})
+    return [
+        *figures_view(answer, "one plan, predicted"),
+        _terms(ordered, answer.step_time_s),
+        Text("run by      " + (", ".join(answer.runnable_by) or "no framework that is known")),
+        Text("constants   " + (", ".join(origins) or "none")),
+    ]
+
+
+def why_view(answer: out.WhyOutput) -> View:
+    """A row a term, the largest difference first."""
+    grid = table(["term", "first", "second", "difference"], left=("term",))
+    for term in answer.terms:
+        if term.first_s or term.second_s:
+            grid.add_row(
+                term.term.replace("_", " "), ms(term.first_s), ms(term.second_s), f"{_signed(term.difference_s)}"
+            )
+    total = answer.second_step_time_s - answer.first_step_time_s
+    grid.add_row("step", ms(answer.first_step_time_s), ms(answer.second_step_time_s), _signed(total))
+    return [
+        heading(f"first: {answer.first}"),
+        heading(f"second: {answer.second}"),
+        grid,
+        Text(f"all figures {answer.mode}"),
+    ]
+
+
+def _signed(seconds: float) -> str:
+    return ("+" if seconds > 0 else "") + ms(seconds)
+
+
+def train_view(answer: out.TrainOutput) -> View:
+    """What the run did."""
+    mode = answer.mode if answer.mode != "dilated" else f"dilated, K = {answer.dilation:g}"
+    low, high = answer.step_time_spread_s
+    rows = [
+        f"run         {answer.run}",
+        f"loss        {_number(answer.first_loss)} -> {_number(answer.loss)} over {_count(answer.steps, 'step')}",
+        f"step        {seconds_text(answer.step_time_s)} ({seconds_text(low)} to {seconds_text(high)}), {mode}",
+        f"tokens      {answer.tokens_per_s:,.0f}/s, {mode}",
+        f"MFU         {percent(answer.mfu)}; bubble {percent(answer.bubble_fraction)}, {mode}",
+    ]
+    memory = (
+        "not recorded" if answer.memory_gib is None else f"{answer.memory_gib:.2f} GiB on the fullest rank, measured"
+    )
+    return [*[Text(row) for row in rows], Text(f"memory      {memory}")]
+
+
+def _number(value: float | None) -> str:
+    return "not a number" if value is None else f"{value:.4f}"
+
+
+def parity_view(answer: out.ParityOutput) -> View:
+    """A row a plan."""
+    grid = table(["plan", "ranks", "last loss", "largest difference", "equal"], left=("plan",))
+    for row in answer.table:
+        difference = "" if row.largest_difference is None else f"{row.largest_difference:.3g}"
+        last = f"{row.losses[-1]:.6f}" if row.losses else ""
+        grid.add_row(row.plan, str(row.ranks), last, difference, "yes" if row.equal else "no")
+    verdict = "the same training" if answer.equal else f"not the same training: {answer.first_difference}"
+    return [heading(f"{_count(answer.compared, 'step')} compared, measured"), grid, Text(verdict)]
+
+
+def diagnose_view(answer: out.DiagnoseOutput) -> View:
+    """The split a rank, then the findings."""
+    grid = table(["rank", "compute", "comm", "copy", "idle", "window"])
+    for rank in answer.ranks:
+        parts = (rank.compute_s, rank.exposed_comm_s, rank.exposed_copy_s, rank.idle_s)
+        grid.add_row(str(rank.rank), *[_split(part, rank.window_s) for part in parts], ms(rank.window_s))
+    bubble = [f"{key.replace('_', ' ')}: {_evidence(value)}" for key, value in answer.bubble.items()]
+    return [
+        heading(f"{answer.window} ({answer.mode}; ms a step and share; comm and copy where not covered by compute)"),
+        *([grid] if answer.ranks else []),
+        *([Text("pipeline: " + ", ".join(bubble))] if bubble else []),
+        *findings_view(answer.findings),
+        *bullets([f"not said: {text}" for text in answer.abstained], mark=""),
+    ]
+
+
+def _split(seconds: float, window: float) -> str:
+    return f"{seconds * 1e3:.1f} {seconds / window:>4.0%}" if window else ms(seconds)
+
+
+def _evidence(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def findings_view(findings: Sequence[out.FindingPart]) -> View:
+    """What is wrong, what it costs, what to change."""
+    parts: list[RenderableType] = []
+    for finding in findings:
+        cost = f"{ms(finding.cost_s_per_step)} a step ({percent(finding.share)}), confidence {finding.confidence}"
+        parts.append(Text.assemble(("finding ", "bold yellow"), f"{finding.kind}: {cost}"))
+        lines = [finding.cause]
+        if finding.change:
+            lines.append("change: " + "; ".join(f"{key} = {value}" for key, value in finding.change.items()))
+        if finding.predicted_gain is not None:
+            low, expected, high = finding.predicted_gain
+            lines.append(f"gain: {percent(expected)} of the step ({percent(low)} to {percent(high)}), predicted")
+        parts += bullets([*lines, f"verify: {finding.verify}"], indent=2, mark="")
+    return parts or [Text("no findings")]
+
+
+def rebalance_view(answer: out.RebalanceOutput) -> View:
+    """Before, after and the moves."""
+    gain = f"{percent(answer.predicted_gain)} of the step saved, predicted from the measured unit times"
+    if not answer.moves:
+        return [*figures_view(answer.before, "as it is"), Text("no move is predicted to make the step shorter")]
+    return [
+        *figures_view(answer.before, "before"),
+        *figures_view(answer.after, "after"),
+        *bullets(answer.moves),
+        Text(gain),
+    ]
+
+
+def tune_view(answer: out.TuneOutput) -> View:
+    """The journal, then the plan that was kept: predicted beside measured."""
+    grid = table(["change", "predicted", "measured", "range", "kept"], left=("change",))
+    for step in answer.journal:
+        change = "; ".join(f"{key} = {_change(value)}" for key, value in step.change.items())
+        low, high = step.measured_range
+        grid.add_row(
+            change, percent(step.predicted), percent(step.measured), f"{percent(low)} to {percent(high)}",
+            "yes" if step.kept else "no",
+        )  # fmt: skip
+    journal: View = [heading(f"share of the step saved; measured in {answer.mode} mode"), grid]
+    return [
+        *(journal if answer.journal else []),
+        Text(f"ended: {answer.stopped}"),
+        *figures_view(answer.prediction, "the kept plan, predicted from measured unit times"),
+        heading("the kept plan, as it ran"),
+        *train_view(answer.measured),
+        *findings_view(answer.findings),
+        Text(f"plan        {answer.plan}"),
+        *([Text(f"report      {answer.report}")] if answer.report else []),
+    ]
+
+
+def _change(value: object) -> str:
+    if isinstance(value, list | tuple) and value and isinstance(value[0], list | tuple):
+        return stages_text([list(units) for units in value])
+    return str(value)
+
+
+def report_view(answer: out.ReportOutput) -> View:
+    """Where the page is."""
+    return [Text(f"wrote {answer.path}")]
+
+
+def init_view(answer: out.InitOutput) -> View:
+    """What was found, and what to do next."""
+    found = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in answer.detected.items() if value is not None)
+    return [
+        Text(f"wrote {answer.path} for this machine ({found})"),
+        Text(f"next: meshwright plan {answer.path}"),
+    ]

@@ -1,0 +1,65 @@
+"""Small pieces of terminal output: tables, bullets, figures as people read them."""
+
+from collections.abc import Iterable, Sequence
+
+from rich import box
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from meshwright.basics.quantities import seconds_text
+from meshwright.files.outputs import PlanFigures
+from meshwright.layout.degrees import Layout, describe
+from meshwright.model.units import compact
+
+
+def heading(text: str) -> Text:
+    """A line that starts a block."""
+    return Text(text, "bold")
+
+
+def table(columns: Sequence[str], left: Sequence[str] = ()) -> Table:
+    """A table of figures: columns named in `left` hold words and may wrap, the others are aligned to the right."""
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in columns:
+        words = column in left
+        grid.add_column(column, justify="left" if words else "right", no_wrap=not words, overflow="fold")
+    return grid
+
+
+def bullets(lines: Iterable[str], indent: int = 0, mark: str = "- ") -> list[RenderableType]:
+    """Lines that wrap under their own start."""
+    return [Padding(Text(mark + line), (0, 0, 0, indent)) for line in lines]
+
+
+def ms(seconds: float) -> str:
+    """Milliseconds with one decimal below ten seconds, else seconds."""
+    return f"{seconds * 1e3:,.1f} ms" if abs(seconds) < 10 else seconds_text(seconds)
+
+
+def percent(share: float | None) -> str:
+    """`12.3 %`; `unknown` for None."""
+    return "unknown" if share is None else f"{share * 100:.1f} %"
+
+
+def step_text(plan: PlanFigures) -> str:
+    """The step time."""
+    return seconds_text(plan.step_time_s)
+
+
+def layout_text(plan: PlanFigures) -> str:
+    """`dp 2 × tp 2 × pp 2, 1f1b, ZeRO-1, recompute full, micro-batch 2 × 4`."""
+    values = {**plan.layout.model_dump(), "placement": tuple(plan.layout.placement)}
+    layout = Layout(stages=tuple(tuple(units) for units in plan.stages), **values)
+    return f"{describe(layout)}, micro-batch {plan.micro_batch} × {plan.micro_batches}"
+
+
+def stages_text(stages: Sequence[Sequence[str]]) -> str:
+    """`embed, layers.0-3 | layers.4-7, head`."""
+    return " | ".join(", ".join(_compact(units)) for units in stages)
+
+
+def _compact(units: Sequence[str]) -> Sequence[str]:
+    """Already compact spellings stay as they are."""
+    return units if any("-" in unit for unit in units) else compact(units)
