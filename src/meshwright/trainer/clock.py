@@ -143,6 +143,11 @@ class UnitMeter:
         self._since = 0
         self._edges = 0
 
+    def reset(self) -> None:
+        """Forget what was measured."""
+        for sums in (self.forward_ns, self.backward_ns, self.forwards, self.backwards):
+            sums.clear()
+
     @contextmanager
     def forward(self, unit: str) -> Iterator[None]:
         """Times one unit's forward."""

@@ -16,8 +16,14 @@ from meshwright.trainer.parallel.mesh import Mesh, build_mesh
 from meshwright.trainer.parallel.parallelize import Parts, parallelize
 from meshwright.trainer.spans import SpanRecorder
 from meshwright.trainer.step import (
-    clip, exchange_tied, learning_rate, make_optimizer, own_square_sum, sum_partial_gradients,
-)  # fmt: skip
+    clip,
+    exchange_tied,
+    gradients,
+    learning_rate,
+    make_optimizer,
+    own_square_sum,
+    sum_partial_gradients,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +58,7 @@ class Engine:
         Every rank is given the same samples and takes its replica's rows.
         """
         start = time.perf_counter()
-        self.recorder.step = number
+        self.recorder.step = number + 1  # people count from 1
         parameters, tied = self.parts.parameters, self.plan.setup.proposal.arch.tied
         trained = int((samples[:, 1:] >= 0).sum())
         rows = len(samples) // self.mesh.dp.size
@@ -64,7 +70,7 @@ class Engine:
         exchange_tied(parameters, self.mesh, tied, self.clock)
         if self.mesh.tp.rank > 0:  # every tensor rank knows the loss; it counts once
             loss = torch.zeros_like(loss)
-        totals = torch.stack((loss.double(), own_square_sum(parameters, self.mesh, tied)))
+        totals = torch.stack((loss.double(), own_square_sum(gradients(parameters), self.mesh, tied)))
         all_reduce(totals, self.mesh.world, self.clock, "loss and gradient norm")
         mean_loss, norm = totals[0].item(), totals[1].sqrt().item()
         lr = learning_rate(self.training, number)

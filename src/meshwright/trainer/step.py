@@ -21,7 +21,8 @@ def sum_partial_gradients(parameters: Mapping[str, nn.Parameter], mesh: Mesh, sp
     if mesh.tp.size == 1 or not partial:
         return
     flat = all_reduce(torch.cat([grad.flatten() for grad in partial]), mesh.tp, clock, "tp norm gradients")
-    for grad, total in zip(partial, flat.split([grad.numel() for grad in partial]), strict=True):
+    totals = torch.split(flat, [grad.numel() for grad in partial])
+    for grad, total in zip(partial, totals, strict=True):
         grad.copy_(total.view_as(grad))
 
 
@@ -34,27 +35,27 @@ def exchange_tied(parameters: Mapping[str, nn.Parameter], mesh: Mesh, tied: bool
     all_reduce(copy.grad, mesh.ends, clock, "tied embedding")
 
 
-def own_square_sum(parameters: Mapping[str, nn.Parameter], mesh: Mesh, tied: bool) -> Tensor:
-    """This rank's contribution to the squared global gradient norm, fp64, such that every gradient counts once.
+def gradients(parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
+    """The gradients at hand, by parameter name."""
+    return {name: p.grad for name, p in parameters.items() if p.grad is not None}
+
+
+def own_square_sum(tensors: Mapping[str, Tensor], mesh: Mesh, tied: bool) -> Tensor:
+    """This rank's contribution to the squared global norm of gradients (or weights), fp64, each counted once.
 
     Shards count on every tensor rank, copies on tensor rank 0 only, replicas on replica 0 only, and the second copy
     of a tied matrix not at all.
     """
     counted = [
-        p.grad
-        for name, p in parameters.items()
-        if p.grad is not None
-        and mesh.dp.rank == 0
+        tensor
+        for name, tensor in tensors.items()
+        if mesh.dp.rank == 0
         and (split_dim(name) is not None or mesh.tp.rank == 0)
         and not (tied and mesh.ends.size > 1 and name == TIED[1])
     ]
     if not counted:
-        return torch.zeros((), dtype=torch.float64, device=_device(parameters))
+        return torch.zeros((), dtype=torch.float64, device=next(iter(tensors.values())).device)
     return torch.stack(torch._foreach_norm(counted)).double().square().sum()
-
-
-def _device(parameters: Mapping[str, nn.Parameter]) -> torch.device:
-    return next(iter(parameters.values())).device
 
 
 def clip(parameters: Mapping[str, nn.Parameter], norm: float, limit: float) -> None:
@@ -64,7 +65,7 @@ def clip(parameters: Mapping[str, nn.Parameter], norm: float, limit: float) -> N
     """
     factor = limit / (norm + 1e-6)
     if limit > 0 and factor < 1:
-        torch._foreach_mul_([p.grad for p in parameters.values() if p.grad is not None], factor)
+        torch._foreach_mul_(list(gradients(parameters).values()), factor)
 
 
 def learning_rate(training: Training, step: int) -> float:

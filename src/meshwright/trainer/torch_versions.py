@@ -28,7 +28,8 @@ def check_version() -> None:
     found = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
     if found != VERIFIED:
         wanted = ".".join(map(str, VERIFIED))
-        raise AnswerIsNo(f"the trainer needs PyTorch {wanted}.x, this is {torch.__version__}: pip install torch=={wanted}.*")
+        hint = f"pip install torch=={wanted}.*"
+        raise AnswerIsNo(f"the trainer needs PyTorch {wanted}.x, this is {torch.__version__}: {hint}")
 
 
 class _TimedWait:
@@ -62,7 +63,9 @@ def pipeline_runtime(
     Gradients are not scaled: the loss is already divided by what the whole step trains on.
     """
     logging.getLogger("torch.distributed.pipelining.schedules").setLevel(logging.CRITICAL)
-    runtime = _PipelineScheduleRuntime(list(stages), micro_batches, loss_fn=loss, scale_grads=False)
+    runtime = _PipelineScheduleRuntime(  # type: ignore[no-untyped-call]
+        list(stages), micro_batches, loss_fn=loss, scale_grads=False
+    )
     actions: dict[int, list[_Action | None]] = {
         rank: [_Action(action.stage, _COMPUTATION[action.kind], action.micro_batch) for action in order]
         for rank, order in enumerate(orders)

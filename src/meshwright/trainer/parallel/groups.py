@@ -41,7 +41,7 @@ def gather_dim1(x: Tensor, group: Group, clock: Clock, name: str) -> Tensor:
     """Every rank's [B, Z, ...] joined along dimension 1: [B, Z * size, ...]."""
     parts = x.new_empty((group.size, *x.shape))
     with clock.collective(name, group.ranks, parts.numel() * parts.element_size()):
-        dist.all_gather_into_tensor(parts.view(-1, *x.shape[1:]), x.contiguous(), group=group.handle)
+        dist.all_gather_single(parts.view(-1, *x.shape[1:]), x.contiguous(), group=group.handle)
     return torch.cat(list(parts), dim=1)
 
 
@@ -50,5 +50,5 @@ def scatter_sum_dim1(x: Tensor, group: Group, clock: Clock, name: str) -> Tensor
     parts = torch.stack(x.chunk(group.size, dim=1))  # [size, B, Z, ...]
     out = torch.empty_like(parts[0])
     with clock.collective(name, group.ranks, parts.numel() * parts.element_size()):
-        dist.reduce_scatter_tensor(out, parts.view(-1, *parts.shape[2:]), group=group.handle)
+        dist.reduce_scatter_single(out, parts.view(-1, *parts.shape[2:]), group=group.handle)
     return out

@@ -25,9 +25,12 @@ def unit_runner(meter: UnitMeter, again: frozenset[str]) -> UnitRunner:
     def run(name: str, unit: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         with meter.forward(name):
             # No unit draws random numbers, so there is no generator state to keep.
-            out: Tensor = checkpoint(unit, x, use_reentrant=False, preserve_rng_state=False) if name in again else unit(x)
+            if name in again:
+                out: Tensor = checkpoint(unit, x, use_reentrant=False, preserve_rng_state=False)
+            else:
+                out = unit(x)
         if out.requires_grad:
-            out.register_hook(lambda grad: meter.gradient_reached(name))
+            out.register_hook(lambda grad: meter.gradient_reached(name))  # type: ignore[no-untyped-call]
         return out
 
     return run

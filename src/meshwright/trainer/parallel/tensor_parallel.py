@@ -39,14 +39,16 @@ class TensorGroup:
         """From the residual stream into a sharded region: [B, Z, D] -> [B, S, D]; gradients are summed."""
         if self.size == 1:
             return x
-        out: Tensor = _GatherSequence.apply(x, self) if self.sequence else _Enter.apply(x, self)
+        function = _GatherSequence if self.sequence else _Enter
+        out: Tensor = function.apply(x, self)  # type: ignore[no-untyped-call]
         return out
 
     def leave(self, x: Tensor) -> Tensor:
         """Partial sums of a sharded region back to the residual stream: [B, S, D] -> [B, Z, D]."""
         if self.size == 1:
             return x
-        out: Tensor = _ScatterSequence.apply(x, self) if self.sequence else _Leave.apply(x, self)
+        function = _ScatterSequence if self.sequence else _Leave
+        out: Tensor = function.apply(x, self)  # type: ignore[no-untyped-call]
         return out
 
     def embedding(self, tokens: Tensor, weight: Tensor, vocab: int) -> Tensor:
@@ -62,7 +64,8 @@ class TensorGroup:
         """Summed cross entropy, fp32: this rank's logits [T, V / tp] and labels [T]; labels below 0 do not count."""
         if self.size == 1:
             return F.cross_entropy(logits.float(), labels.clamp(min=-1), reduction="sum", ignore_index=-1)
-        loss: Tensor = _VocabularyLoss.apply(logits, labels, bounds(vocab, self.size, self.rank), self)
+        rows = bounds(vocab, self.size, self.rank)
+        loss: Tensor = _VocabularyLoss.apply(logits, labels, rows, self)  # type: ignore[no-untyped-call]
         return loss
 
 
@@ -77,7 +80,8 @@ class _Enter(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         tensor: TensorGroup = ctx.tensor
-        return all_reduce(grad.clone(memory_format=torch.contiguous_format), tensor.group, tensor.clock, "tp grad"), None
+        grad = grad.clone(memory_format=torch.contiguous_format)
+        return all_reduce(grad, tensor.group, tensor.clock, "tp grad"), None
 
 
 class _Leave(torch.autograd.Function):

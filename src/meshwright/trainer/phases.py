@@ -1,0 +1,134 @@
+"""A run's phases on one rank: sets the clock for each, steps, and leaves what was measured in the run folder."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from meshwright.files.run import RunFolder, StepMetrics
+from meshwright.files.run_io import append_metrics, write_memory, write_units
+from meshwright.layout.schedules import SPLIT_BACKWARD
+from meshwright.timeline.columns import Action, Timeline, concatenate
+from meshwright.timeline.storage import save
+from meshwright.trainer.clock import Cost, Pace
+from meshwright.trainer.data import TokenFile, samples
+from meshwright.trainer.engine import Engine
+from meshwright.trainer.gathering import measured_units, to_first_rank, unit_sums
+from meshwright.trainer.memory import rank_memory
+from meshwright.trainer.options import Phase, TrainOptions
+
+
+def run_phases(
+    engine: Engine, options: TrainOptions, tokens: TokenFile, first_step: int, after_step: Callable[[int], None]
+) -> None:
+    """Run every phase from global step `first_step` on; steps before it are taken as done. Collective.
+
+    Rank 0 appends a line a step to metrics.jsonl and writes units.json and memory.json; each rank writes its spans of
+    profiled and dilated phases, and a trace of profiled measured ones. `after_step` is called with the number of steps
+    done, for checkpoints.
+    """
+    folder, number = RunFolder(options.run), 0
+    kept: list[Timeline] = []
+    optimizer_s: list[float] = []
+    for window, phase in enumerate(options.phases):
+        begin, end = number, number + phase.steps
+        number = end
+        if end <= first_step:
+            continue
+        pace = _pace(engine, phase, options)
+        engine.clock.pace = pace
+        recorded = phase.profile or phase.mode != "measured"
+        if recorded and (not kept or kept[-1].mode != phase.mode):
+            kept, optimizer_s = [], []
+            engine.meter.reset()
+        steps = range(max(begin, first_step), end)
+        with _traced(engine, phase, folder):
+            for step in steps:
+                # A process's first step also pays for threads, connections and memory: it is not a measurement.
+                cold = step == first_step and len(steps) > 1
+                engine.recorder.on = engine.meter.on = recorded and not cold
+                batch, training = engine.plan.batch, engine.training
+                outcome = engine.step(step, samples(tokens, step, batch.global_batch, batch.seq_len, training.seed))
+                if engine.meter.on:
+                    optimizer_s.append(outcome.optimizer_s)
+                if engine.mesh.rank == 0:
+                    line = StepMetrics(
+                        step=step + 1, loss=outcome.loss, grad_norm=outcome.grad_norm, lr=outcome.lr,
+                        tokens=outcome.tokens, step_time_s=outcome.seconds, mode=phase.mode, dilation=pace.dilation, window=window,
+                        profiled=phase.profile,
+                    )  # fmt: skip
+                    append_metrics(folder.metrics, line)
+                after_step(step + 1)
+        if recorded:
+            kept.append(engine.recorder.timeline(phase.mode, pace.dilation))
+            engine.recorder.clear()
+    _leave(engine, folder, kept, optimizer_s)
+
+
+def _leave(engine: Engine, folder: RunFolder, kept: list[Timeline], optimizer_s: list[float]) -> None:
+    mesh = engine.mesh
+    if kept:
+        folder.spans.mkdir(exist_ok=True)
+        save(concatenate(kept), folder.spans / f"rank{mesh.rank:05}.npz")
+        mean = sum(optimizer_s) / max(1, len(optimizer_s))
+        ranks = to_first_rank((unit_sums(engine.meter), mean), mesh)
+        if ranks is not None:
+            write_units(measured_units(engine.plan, ranks, kept[-1].mode), folder.units)
+    held = to_first_rank(rank_memory(mesh.rank, engine.parts.parameters, engine.optimizer), mesh)
+    if held is not None:
+        write_memory(held, folder.memory)
+
+
+def _pace(engine: Engine, phase: Phase, options: TrainOptions) -> Pace:
+    if phase.mode == "dilated":
+        return Pace("dilated", options.dilation or 1.0)
+    if phase.mode == "emulated":
+        layout = engine.plan.layout
+        stages = {stage: model.units for stage, model in engine.parts.models}
+        return Pace("emulated", 1.0, stated_cost(options.unit_costs or {}, stages, layout.schedule in SPLIT_BACKWARD))
+    return Pace()
+
+
+def stated_cost(costs: Mapping[str, tuple[float, float]], stages: Mapping[int, tuple[str, ...]], split: bool) -> Cost:
+    """Device seconds of an action from (forward, backward) seconds of units; the halves of a backward are equal.
+
+    Stage 0 has no input gradient to compute, so that its weight half is the whole backward. The optimizer is free.
+    """
+
+    def cost(action: Action, stage: int) -> float:
+        if action == Action.OPTIMIZER:
+            return 0.0
+        units = stages[stage]
+        if action == Action.FORWARD:
+            return sum(costs[unit][0] for unit in units)
+        backward = sum(costs[unit][1] for unit in units)
+        if action == Action.BACKWARD:
+            return backward
+        if stage == 0 and split:
+            return backward if action == Action.WEIGHT_BACKWARD else 0.0
+        return backward / 2
+
+    return cost
+
+
+@contextmanager
+def _traced(engine: Engine, phase: Phase, folder: RunFolder) -> Iterator[None]:
+    """torch.profiler around a profiled phase in real time; never in a stretched one, whose CPU time it inflates."""
+    if not phase.profile or phase.mode != "measured":
+        yield
+        return
+    activities = [ProfilerActivity.CPU]
+    if engine.device.type == "cuda":
+        activities.append(ProfilerActivity.CUDA)
+    with profile(activities=activities) as profiler:
+        yield
+    folder.traces.mkdir(exist_ok=True)
+    _export(profiler, folder.traces / f"rank{engine.mesh.rank:05}.json.gz")
+
+
+def _export(profiler: torch.profiler.profile, path: Path) -> None:
+    partial = path.with_name("partial-" + path.name)
+    profiler.export_chrome_trace(str(partial))
+    partial.replace(path)

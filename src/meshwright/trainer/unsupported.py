@@ -1,0 +1,38 @@
+"""What the trainer cannot run, said before any process starts. Imports no torch."""
+
+from meshwright.basics.errors import Complaint
+from meshwright.files.plan import Plan
+from meshwright.trainer.models.families import complaints
+
+
+def unsupported(plan: Plan) -> tuple[Complaint, ...]:
+    """Everything in a plan that this trainer refuses; empty when it runs the plan."""
+    layout, training, arch = plan.layout, plan.setup.proposal.training, plan.setup.proposal.arch
+    found = list(complaints(arch))
+
+    def refuse(when: bool, field: str, value: object, rule: str, legal: str) -> None:
+        if when:
+            found.append(Complaint(field, str(value), rule, legal))
+
+    refuse(layout.cp > 1, "layout.cp", layout.cp, "the trainer has no context parallelism", "1")
+    refuse(layout.ep > 1, "layout.ep", layout.ep, "the trainer has no expert parallelism", "1")
+    refuse(layout.zero > 0, "layout.zero", layout.zero, "the trainer replicates model states", "0")
+    whole = "the trainer recomputes whole units"
+    refuse(layout.recompute == "selective", "layout.recompute", "selective", whole, "none, full")
+    refuse(training.task != "pretrain", "training.task", training.task, "the trainer pretrains", "pretrain")
+    refuse(
+        training.precision not in ("fp32", "bf16"), "training.precision", training.precision,
+        "the trainer computes in fp32, or bf16 with fp32 weights", "fp32, bf16",
+    )  # fmt: skip
+    refuse(
+        training.gradient_dtype != "fp32", "training.gradient_dtype", training.gradient_dtype,
+        "the trainer accumulates gradients in fp32", "fp32",
+    )  # fmt: skip
+    refuse(
+        training.optimizer not in ("adamw", "sgd"), "training.optimizer", training.optimizer,
+        "the trainer does not have this optimizer", "adamw, sgd",
+    )  # fmt: skip
+    heads = arch.heads % layout.tp == 0 and arch.kv_heads % layout.tp == 0
+    evenly = f"tensor ranks share out {arch.heads} heads and {arch.kv_heads} kv heads evenly"
+    refuse(not heads, "layout.tp", layout.tp, evenly, "a common divisor of both")
+    return tuple(found)
