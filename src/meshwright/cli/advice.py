@@ -12,6 +12,9 @@ from meshwright.layout.rules import legal
 from meshwright.predictor.memory import rank_memory
 
 
+_MOST = 4  # a longer list helps nobody
+
+
 def breakdown(plan: Plan) -> str:
     """The terms of the step time above one percent, the largest first: `compute 71 %, bubble 18 %`."""
     found = prediction_of(plan)
@@ -33,7 +36,7 @@ def _smaller(plan: Plan) -> Iterator[Mapping[str, object]]:
 
 
 def memory_advice(plan: Plan) -> list[str]:
-    """One change at a time that is legal and takes less memory on the fullest pipeline rank, the best first."""
+    """Legal single changes that take at least 5 % less memory on the fullest pipeline rank, the best first."""
     now = prediction_of(plan).worst_memory.total
     found: list[tuple[int, str]] = []
     for change in _smaller(plan):
@@ -48,4 +51,5 @@ def memory_advice(plan: Plan) -> list[str]:
             (key, value), *_ = change.items()
             saved = f"{worst / GIB:.2f} GiB instead of {now / GIB:.2f} GiB on the fullest rank (predicted)"
             found.append((worst, f"{key} = {str(value).lower()}: {saved}"))
-    return [text for _, text in sorted(found)]
+    worthwhile = sorted(entry for entry in found if entry[0] <= 0.95 * now)
+    return [text for _, text in worthwhile[:_MOST]]

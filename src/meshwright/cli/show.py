@@ -31,8 +31,10 @@ def show(answer: Answer, view: Callable[[Answer], Sequence["RenderableType"]], a
     from rich.console import Console
 
     console = Console(highlight=False, markup=False, emoji=False)
-    for part in view(answer):
-        console.print(part)
+    with console.capture() as captured:
+        for part in view(answer):
+            console.print(part)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 def show_resolved(file: Path, overrides: Sequence[str], as_json: bool) -> None:

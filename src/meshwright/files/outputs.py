@@ -145,7 +145,7 @@ class PlanOutput(Output):
     rejected: list[RejectedPart]
 
 
-class PredictOutput(Output, PlanEntry):
+class PredictOutput(PlanEntry, Output):
     """predict: one entry of `plans`."""
 
 

@@ -148,6 +148,7 @@ def _cluster_table(setup: Setup, folder: Path | None) -> dict[str, Any]:
     links = {
         key: link.name if link.name in link_names() else link.bytes_per_s.value / 1e9
         for key, link in (("intra_node", cluster.intra), ("inter_node", cluster.inter))
+        if key == "intra_node" or cluster.nodes > 1 or cluster.inter != cluster.intra
     }
     return {"gpu": cluster.device.name, **sizes, **links}
 

@@ -128,7 +128,8 @@ def _resolved_cluster(job: Job, setup: Setup) -> dict[str, object]:
     cluster = setup.proposal.cluster
     return {
         "gpu": job.tables.cluster.gpu or LOCAL, "machine": job.tables.cluster.machine, "gpus": cluster.gpus,
-        "gpus_per_node": cluster.gpus_per_node, "intra_node": cluster.intra.name, "inter_node": cluster.inter.name,
+        "gpus_per_node": cluster.gpus_per_node, "intra_node": cluster.intra.name,
+        "inter_node": cluster.inter.name if cluster.nodes > 1 else None,
         "memory_gib": round(cluster.memory_bytes / GIB, 3),
     }  # fmt: skip
 

@@ -20,6 +20,8 @@ from meshwright.reports.terminal_parts import (
 
 View = Sequence[RenderableType]
 
+_SHORT = {"gradients": "grads", "optimizer": "optim", "activations": "acts", "communication": "comm"}
+
 
 def _problems(title: str, style: str, problems: Sequence[out.ProblemPart]) -> list[RenderableType]:
     parts: list[RenderableType] = []
@@ -50,14 +52,13 @@ def memory_view(answer: out.MemoryOutput) -> View:
     """A row a pipeline rank, a column a kind."""
     kinds = list(dict.fromkeys(kind for stage in answer.stages for kind in stage.parts_gib))
     shown = [kind for kind in kinds if any(stage.parts_gib.get(kind, 0) >= 0.005 for stage in answer.stages)]
-    grid = table(
-        ["rank", "stages", *[kind.replace("_", " ") for kind in shown], "total", "in flight"], left=("stages",)
-    )
+    several = any(len(stage.stages) > 1 for stage in answer.stages)
+    names = [_SHORT.get(kind, kind.replace("_", " ")) for kind in shown]
+    grid = table(["rank", *(["stages"] if several else []), *names, "total", "live"], left=("stages",))
     for stage in answer.stages:
-        worst = " *" if stage.pipeline_rank == answer.worst_stage else ""
         grid.add_row(
-            str(stage.pipeline_rank), ", ".join(map(str, stage.stages)),
-            *[f"{stage.parts_gib.get(kind, 0):.2f}" for kind in shown], f"{stage.total_gib:.2f}{worst}",
+            str(stage.pipeline_rank), *([", ".join(map(str, stage.stages))] if several else []),
+            *[f"{stage.parts_gib.get(kind, 0):.2f}" for kind in shown], f"{stage.total_gib:.2f}",
             str(stage.in_flight),
         )  # fmt: skip
     fullest = answer.stages[[stage.pipeline_rank for stage in answer.stages].index(answer.worst_stage)]
@@ -65,7 +66,8 @@ def memory_view(answer: out.MemoryOutput) -> View:
     return [
         heading(f"GiB by pipeline rank ({answer.mode})"),
         grid,
-        Text(f"* fullest: {fullest.total_gib:.2f} GiB of {answer.limit_gib:.2f} GiB: {fits}"),
+        Text("live: micro-batches whose activations are held at the peak"),
+        Text(f"fullest: rank {answer.worst_stage}, {fullest.total_gib:.2f} GiB of {answer.limit_gib:.2f} GiB: {fits}"),
         Text(", ".join(f"{key} = {value}" for key, value in answer.recipe.items())),
         *([heading("what would take less")] if answer.advice else []),
         *bullets(answer.advice),
@@ -95,7 +97,7 @@ def plan_view(answer: out.PlanOutput) -> View:
 def _terms(terms: Sequence[tuple[str, float]], whole: float) -> RenderableType:
     grid = table(["term", "a step", "share"], left=("term",))
     for name, seconds in terms:
-        if seconds:
+        if seconds >= whole / 2000:
             grid.add_row(name.replace("_", " "), ms(seconds), percent(seconds / whole))
     return grid
 

@@ -21,7 +21,7 @@ def heading(text: str) -> Text:
 
 def table(columns: Sequence[str], left: Sequence[str] = ()) -> Table:
     """A table of figures: columns named in `left` hold words and may wrap, the others are aligned to the right."""
-    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
     for column in columns:
         words = column in left
         grid.add_column(column, justify="left" if words else "right", no_wrap=not words, overflow="fold")
