@@ -57,6 +57,7 @@ def measure(plan: Plan, folder: RunFolder, *, train_steps: int, progress: Progre
     Raises RunFailed when the run breaks, InputError when it cannot start.
     """
     # Imported here because it starts torch's processes; planning alone must not need it.
+    from meshwright.trainer.clock import default_dilation
     from meshwright.trainer.launch import train
     from meshwright.trainer.options import Phase, TrainOptions
 
@@ -67,5 +68,7 @@ def measure(plan: Plan, folder: RunFolder, *, train_steps: int, progress: Progre
         phases.append(Phase("measured", profiling.steps, profile=True))
     # A window's first step warms the caches after a change of mode and is not counted.
     phases += [Phase(mode, tuning.steps + 1) for _ in range(tuning.repeats)]
-    result = train(plan, TrainOptions(run=folder.root, phases=tuple(phases)), progress)
+    cores = plan.setup.proposal.cluster.cores or plan.layout.world
+    dilation = default_dilation(plan.layout.world, cores) if mode == "dilated" else None
+    result = train(plan, TrainOptions(run=folder.root, phases=tuple(phases), dilation=dilation), progress)
     return Measurement(plan, folder, result, read_units(folder.units), diagnose_run(folder.root))
