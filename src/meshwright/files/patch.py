@@ -9,6 +9,7 @@ from meshwright.files.plan import Plan
 from meshwright.layout.batch import equation, solve
 from meshwright.layout.degrees import Layout
 from meshwright.layout.proposal import proposal_of
+from meshwright.model.units import compact
 
 _LAYOUT_KEYS = tuple(f"layout.{f.name}" for f in fields(Layout))
 PATCH_KEYS: tuple[str, ...] = (*_LAYOUT_KEYS, "batch.micro_batch")
@@ -57,3 +58,15 @@ def difference(before: Plan, after: Plan) -> dict[str, object]:
     if before.batch.micro_batch != after.batch.micro_batch:
         changed["batch.micro_batch"] = after.batch.micro_batch
     return changed
+
+
+def value_text(key: str, value: object) -> str:
+    """A changed value as people read it; stages, as a plan or as JSON holds them, in their short spelling."""
+    if key == "layout.stages" and isinstance(value, list | tuple):
+        return " | ".join(", ".join(compact(stage)) for stage in value)
+    return str(value)
+
+
+def change_text(change: Mapping[str, object]) -> str:
+    """`layout.recompute = none`."""
+    return "; ".join(f"{key} = {value_text(key, value)}" for key, value in change.items())

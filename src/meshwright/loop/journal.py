@@ -1,24 +1,10 @@
 """`tune.md`: the loop's notebook: what was believed, what was changed, what was measured."""
 
-from collections.abc import Mapping
-
 from meshwright.basics.quantities import seconds_text
+from meshwright.files.patch import change_text
 from meshwright.layout.degrees import describe
 from meshwright.loop.measure import Measurement
 from meshwright.loop.outcome import Step, TuneResult
-from meshwright.model.units import compact
-
-
-def value_text(key: str, value: object) -> str:
-    """A changed value as people read it; stages in their short spelling."""
-    if key == "layout.stages" and isinstance(value, tuple):
-        return " | ".join(", ".join(compact(stage)) for stage in value)
-    return str(value)
-
-
-def change_text(change: Mapping[str, object]) -> str:
-    """`layout.recompute = none`."""
-    return "; ".join(f"{key} = {value_text(key, value)}" for key, value in change.items())
 
 
 def _percent(values: tuple[float, ...]) -> str:

@@ -81,8 +81,9 @@ def _write(result: TuneResult) -> None:
         "stopped": result.stopped,
         "journal": [
             {
-                "change": dict(step.change), "predicted_gain": step.predicted_gain, "measured_gain": step.measured_gain,
-                "measured_gain_range": step.measured_gain_range, "kept": step.kept,
+                "change": dict(step.change), "reason": step.reason, "before": step.before.folder.root.name,
+                "after": step.after.folder.root.name, "predicted_gain": step.predicted_gain,
+                "measured_gain": step.measured_gain, "measured_gain_range": step.measured_gain_range, "kept": step.kept,
             }
             for step in result.steps
         ],
