@@ -1,6 +1,7 @@
 """How many parameters a unit, a stage and a model have, counted from the tensors."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from meshwright.model.architecture import Architecture
 from meshwright.model.shapes import Tensor, tensors_of
@@ -38,10 +39,16 @@ def stage_parameters(
 
 def total_parameters(arch: Architecture) -> int:
     """Parameters of the whole model, a tied matrix once. Vocabulary padding is not included."""
-    return stage_parameters(arch, units_of(arch))
+    return _whole(arch, lambda tensor: tensor.size)
 
 
 def active_parameters(arch: Architecture) -> int:
     """Parameters that one token passes through: of the experts only those that the router picks."""
-    idle = sum(round(tensor.size * (1 - tensor.active)) for unit in units_of(arch) for tensor in tensors_of(arch, unit))
-    return total_parameters(arch) - idle
+    return _whole(arch, lambda tensor: round(tensor.size * tensor.active))
+
+
+def _whole(arch: Architecture, count: Callable[[Tensor], int]) -> int:
+    """The sum over all tensors; the units of one layer stand for those of every layer."""
+    embed, *layer, head = units_of(replace(arch, layers=1))
+    ends = sum(count(tensor) for unit in (embed, head) for tensor in tensors_of(arch, unit) if not tensor.tied)
+    return ends + arch.layers * sum(count(tensor) for unit in layer for tensor in tensors_of(arch, unit))
