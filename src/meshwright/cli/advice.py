@@ -11,7 +11,6 @@ from meshwright.layout.proposal import proposal_of
 from meshwright.layout.rules import legal
 from meshwright.predictor.memory import rank_memory
 
-
 _MOST = 4  # a longer list helps nobody
 
 

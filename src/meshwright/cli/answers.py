@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from meshwright.basics.errors import RunFailed, bad_input
+from meshwright.basics.errors import bad_input
 from meshwright.files import outputs as out
 from meshwright.files.convert import (
     check_output,
@@ -100,9 +100,12 @@ def why(first: PathLike, second: PathLike, overrides: Sequence[str] = ()) -> out
 def train(
     file: PathLike, overrides: Sequence[str] = (), *, runs: Path = Path("runs"), name: str | None = None,
     steps: int | None = None, mode: Literal["measured", "dilated"] = "measured", profile: int = 0,
-    data: Path | None = None, progress: Progress = _quiet,
+    data: Path | None = None, checkpoint_every: int = 0, resume: bool = False, progress: Progress = _quiet,
 ) -> out.TrainOutput:  # fmt: skip
-    """Train a plan: `steps` steps in `mode`, then `profile` profiled ones. Raises RunFailed when the run breaks."""
+    """Train a plan: `steps` steps in `mode`, then `profile` profiled ones, in the folder `runs/name`.
+
+    `resume` continues there from the newest checkpoint. Raises RunFailed when the run breaks.
+    """
     found = read_plan(file, overrides)
     if data is not None:
         if not data.exists():
@@ -111,18 +114,16 @@ def train(
     if steps is not None:
         training = replace(found.setup.proposal.training, steps=steps)
         found = replace(found, setup=replace(found.setup, proposal=replace(found.setup.proposal, training=training)))
-    from meshwright.files.run_io import new_run
     from meshwright.trainer.launch import train as start
     from meshwright.trainer.options import Phase, TrainOptions
 
     phases = [Phase(mode, found.setup.proposal.training.steps)]
     if profile:
         phases.append(Phase("measured", profile, profile=True))
-    folder = new_run(runs, name or found.setup.name)
-    try:
-        return train_output(start(found, TrainOptions(run=folder.root, phases=tuple(phases)), progress))
-    except OSError as error:
-        raise RunFailed(f"{error.filename or folder.root}: {error.strerror or error}") from error
+    options = TrainOptions(
+        run=runs / (name or found.setup.name), phases=tuple(phases), checkpoint_every=checkpoint_every, resume=resume
+    )
+    return train_output(start(found, options, progress))
 
 
 def parity(

@@ -23,6 +23,12 @@ def train(
     mode: Annotated[TrainMode, typer.Option("--mode", help="How steps are timed.")] = TrainMode.MEASURED,
     profile: Annotated[int, typer.Option("--profile", min=0, max=1000, help="Profile N more steps.")] = 0,
     data: Annotated[Path | None, typer.Option("--data", metavar="PATH", help="Instead of [data] path.")] = None,
+    checkpoint_every: Annotated[
+        int, typer.Option("--checkpoint-every", metavar="STEPS", min=0, max=10**9, help="0: no checkpoints.")
+    ] = 0,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the run folder from its newest checkpoint.")
+    ] = False,
     runs: Runs = Path("runs"),
     overrides: Sets = None,
     as_json: Json = False,
@@ -41,6 +47,6 @@ def train(
 
     answer = answers.train(
         plan, overrides or (), runs=runs, name=run, steps=steps, mode=mode.value, profile=profile, data=data,
-        progress=progress,
+        checkpoint_every=checkpoint_every, resume=resume, progress=progress,
     )  # fmt: skip
     show(answer, train_view, as_json)
