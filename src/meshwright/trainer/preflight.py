@@ -1,0 +1,61 @@
+"""What must hold before ranks are started, checked without importing torch: one clear line for each thing missing."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from meshwright.basics.errors import Complaint, InputError, bad_input
+from meshwright.basics.quantities import MIB, gib
+from meshwright.files.plan import Plan
+from meshwright.trainer.environment import available_memory, gpu_names, package_version, usable_cores
+from meshwright.trainer.options import TrainOptions
+
+SUPPORTED_TORCH = "2.13"
+RANK_BYTES = 410 * MIB  # a CPU rank before its model: interpreter, torch, buffers (measured: 380 to 430 MiB)
+DISK_BYTES = 100 * MIB
+
+
+def check_packages() -> None:
+    """Raise InputError unless torch is installed in the version that the trainer was written for."""
+    found = package_version("torch")
+    if found is None:
+        raise bad_input("training needs PyTorch, which is not installed", legal="pip install 'meshwright[train]'")
+    if ".".join(found.split(".")[:2]) != SUPPORTED_TORCH:
+        raise bad_input(f"the trainer supports torch {SUPPORTED_TORCH}.x", field="torch", value=found,
+                        legal=f"pip install 'torch=={SUPPORTED_TORCH}.*'")  # fmt: skip
+
+
+def check_machine(plan: Plan, options: TrainOptions, progress: Callable[[str], None]) -> None:
+    """Raise InputError when this machine cannot hold the plan's ranks; say what will merely be slow."""
+    world, cluster = plan.layout.world, plan.setup.proposal.cluster
+    emulated = all(phase.mode == "emulated" for phase in options.phases)
+    if cluster.device.kind == "gpu" and not emulated:
+        shown = len(gpu_names())
+        if shown < world:
+            raise bad_input(
+                f"the plan needs {world} x {cluster.device.name}, this machine shows {shown} GPUs", field="cluster.gpu",
+                value=repr(cluster.device.name), legal='gpu = "local" trains on what this machine has',
+            )  # fmt: skip
+        return
+    left = available_memory()
+    need = world * RANK_BYTES
+    if left is not None and left < need:
+        raise bad_input(
+            f"{world} ranks need about {gib(need)} of memory before the model, {gib(left)} is free",
+            field="world size", value=world, legal=f"at most {left // RANK_BYTES} ranks now",
+        )  # fmt: skip
+    cores = usable_cores()
+    if world > cores and any(phase.mode == "measured" for phase in options.phases):
+        progress(f"note: {world} ranks share {cores} cores; wall time hides imbalance (the dilated clock shows it)")
+
+
+def check_disk(folder: Path) -> None:
+    """Raise InputError when the nearest existing folder above the run has no room left."""
+    place = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    try:
+        free = shutil.disk_usage(place).free
+    except OSError as error:
+        raise InputError((Complaint("", "", f"cannot be read ({error.strerror})", "", str(place)),)) from error
+    if free < DISK_BYTES:
+        raise bad_input(f"the disk is full: {free // MIB} MiB left, at least {DISK_BYTES // MIB} MiB are needed",
+                        file=str(place))  # fmt: skip
