@@ -39,14 +39,14 @@ def rank_split(diagnoses: Mapping[str, Diagnosis]) -> Picture:
                      thickness=0.7, offset=-0.35, yaxis=f"y{suffix}", showlegend=number == 0)
             )  # fmt: skip
             ends = [end + value for end, value in zip(ends, values, strict=True)]
-        height = free * rows / sum(shown)
-        layout[f"yaxis{suffix}"] = rows_axis([f"rank {split.rank}" for split in ranks], domain=[max(top - height, 0.0), top])
+        bottom = max(top - free * rows / sum(shown), 0.0)
+        layout[f"yaxis{suffix}"] = rows_axis([f"rank {split.rank}" for split in ranks], domain=[bottom, top])
         if len(panels) > 1:
             layout["annotations"].append(
                 {"x": 0, "y": top, "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom",
                  "text": f"<b>{label(name)}</b>", "showarrow": False}
             )  # fmt: skip
-        top -= height + gap
+        top = bottom - gap
         if rows < len(diagnosis.ranks):
             notes.append(f"{name}: the first {rows} of {len(diagnosis.ranks)} ranks are drawn; the table has all.")
     last = "" if len(panels) == 1 else str(len(panels))
