@@ -56,8 +56,8 @@ def run_phases(
                 if engine.mesh.rank == 0:
                     line = StepMetrics(
                         step=step + 1, loss=outcome.loss, grad_norm=outcome.grad_norm, lr=outcome.lr,
-                        tokens=outcome.tokens, step_time_s=outcome.seconds, mode=phase.mode, dilation=pace.dilation, window=window,
-                        profiled=phase.profile,
+                        tokens=outcome.tokens, step_time_s=outcome.seconds, mode=phase.mode, dilation=pace.dilation,
+                        window=window, profiled=phase.profile,
                     )  # fmt: skip
                     append_metrics(folder.metrics, line)
                 after_step(step + 1)

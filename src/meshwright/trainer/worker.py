@@ -18,10 +18,13 @@ from meshwright.basics.errors import AnswerIsNo, InputError, RunFailed, bad_inpu
 from meshwright.files.plan import Plan
 from meshwright.files.plan_toml import read_plan
 from meshwright.files.run import RunFolder
+from meshwright.trainer.checkpoint import load_latest, save, training_state
 from meshwright.trainer.data import open_tokens
 from meshwright.trainer.engine import Engine
+from meshwright.trainer.models.names import split_dim
 from meshwright.trainer.options import TrainOptions, read_options
 from meshwright.trainer.phases import run_phases
+from meshwright.trainer.step import TIED
 from meshwright.trainer.torch_versions import check_version
 from meshwright.trainer.unsupported import unsupported
 
@@ -43,9 +46,29 @@ def main(run: Path) -> None:
     try:
         with saying_where(lambda: engine):
             engine = Engine(plan, device)
-            run_phases(engine, options, open_tokens(options.tokens), 0, lambda done: None)
+            run_with_checkpoints(engine, options, options.tokens)
     finally:
         dist.destroy_process_group()
+
+
+def run_with_checkpoints(engine: Engine, options: TrainOptions, tokens: Path) -> None:
+    """All phases, from the newest checkpoint when resuming, with checkpoints as often as the options say and at the end.
+
+    Collective.
+    """
+    folder, parts = RunFolder(options.run), engine.parts
+    if not options.checkpoint_every and not options.resume:
+        return run_phases(engine, options, open_tokens(tokens), 0, lambda done: None)
+    tied = {TIED[1]: TIED[0]} if engine.plan.setup.proposal.arch.tied else None
+    state = training_state(parts.parameters, engine.optimizer, split_dim, engine.mesh.device_mesh["tp"], tied)
+    first = (load_latest(state, folder.checkpoints) or 0) if options.resume else 0
+
+    def after_step(done: int) -> None:
+        every = options.checkpoint_every
+        if every and (done % every == 0 or done == options.steps):
+            save(done, state, folder.checkpoints)
+
+    run_phases(engine, options, open_tokens(tokens), first, after_step)
 
 
 def device_of(plan: Plan, options: TrainOptions, local_rank: int) -> torch.device:
