@@ -4,15 +4,19 @@ and importers: `judge` says everything that is to be said, `legal` only whether 
 from meshwright.layout.problem import Problem, Rule, problem_of
 from meshwright.layout.proposal import Proposal
 from meshwright.layout.rules_batch import BATCH_RULES
+from meshwright.layout.rules_claims import CLAIM_RULES
 from meshwright.layout.rules_degrees import DEGREE_RULES
 from meshwright.layout.rules_pipeline import PIPELINE_RULES
+from meshwright.layout.rules_stages import FIT_RULES, STAGE_RULES
+from meshwright.layout.rules_waste import WASTE_RULES
 
 __all__ = ["LEGALITY", "RULES", "Problem", "Rule", "judge", "legal"]
 
 LEGALITY: tuple[Rule, ...] = (*DEGREE_RULES, *BATCH_RULES, *PIPELINE_RULES)
 """Whatever breaks one of these cannot run, on however much memory."""
 
-RULES: tuple[Rule, ...] = LEGALITY
+RULES: tuple[Rule, ...] = (*LEGALITY, *FIT_RULES, *WASTE_RULES, *STAGE_RULES, *CLAIM_RULES)
+"""All of them: errors, then warnings."""
 
 _CHECKS = tuple(rule.holds for rule in LEGALITY)
 

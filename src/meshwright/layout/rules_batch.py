@@ -31,17 +31,15 @@ def _explain_fills(p: Proposal) -> Explanation:
 
 def _equation_holds(p: Proposal) -> bool:
     w, total = p.wanted, p.global_batch
-    if w.dp is not None:
-        return _solvable(total, w.dp, w.micro_batch, w.micro_batches)
-    replicas = possible_dp(p)
-    return not replicas or any(_solvable(total, dp, w.micro_batch, w.micro_batches) for dp in replicas)
+    replicas = (w.dp,) if w.dp is not None else possible_dp(p)
+    filled = [dp for dp in replicas if dp * (w.micro_batch or 1) <= total]  # without any, the other rule speaks
+    return not filled or any(_solvable(total, dp, w.micro_batch, w.micro_batches) for dp in filled)
 
 
 def _solvable(total: int, dp: int, micro_batch: int | None, micro_batches: int | None) -> bool:
     if micro_batch is not None and micro_batches is not None:
-        return bool(predicates.batch_matches(total, micro_batch, micro_batches, dp)) or dp * micro_batch > total
-    step = dp * (micro_batch or 1) * (micro_batches or 1)
-    return bool(predicates.divides(step, total)) or dp * (micro_batch or 1) > total  # then the other rule speaks
+        return bool(predicates.batch_matches(total, micro_batch, micro_batches, dp))
+    return bool(predicates.divides(dp * (micro_batch or 1) * (micro_batches or 1), total))
 
 
 def _explain_equation(p: Proposal) -> Explanation:

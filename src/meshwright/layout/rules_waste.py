@@ -1,0 +1,231 @@
+"""Warnings: what runs, but wastes time or memory that a neighbouring choice would not."""
+
+from dataclasses import replace
+
+from meshwright.basics.quantities import gib
+from meshwright.layout.bubble import ideal_idle, micro_batches_for_idle
+from meshwright.layout.footprint import COMFORT, Shares, comfortable, need, parameters
+from meshwright.layout.given import chunks_of, micro_batches_of, own_placement, possible_dp, settled
+from meshwright.layout.predicates import padded_vocab
+from meshwright.layout.problem import Explanation, Rule, count, spelled
+from meshwright.layout.proposal import Proposal
+from meshwright.model.states import state_bytes
+
+LOW_BUBBLE = 0.1  # idle share below which a pipeline is cheap, needed or not
+HIGH_BUBBLE = 0.2  # idle share from which a schedule's own bubble is worth a warning
+
+
+def shares_of(p: Proposal) -> Shares | None:
+    """The degrees as far as they are fixed, None while one that divides the model is open. What else is open counts
+    as usual: ZeRO-0, no recompute, one sample a micro-batch."""
+    w, replicas = settled(p).wanted, possible_dp(p)
+    if w.tp is None or w.pp is None or len(replicas) != 1 or (p.arch.experts and w.ep is None):
+        return None
+    return Shares(
+        dp=replicas[0], tp=w.tp, pp=w.pp, cp=w.cp or 1, zero=w.zero or 0, recompute=w.recompute or "none",
+        micro_batch=w.micro_batch or 1, micro_batches=micro_batches_of(p) or w.pp, sp=bool(w.sp), ep=w.ep or 1,
+    )  # fmt: skip
+
+
+def _idle(p: Proposal) -> float | None:
+    w, m = p.wanted, micro_batches_of(p)
+    if w.pp is None or w.pp == 1 or m is None or own_placement(p):
+        return None
+    return ideal_idle(w.schedule or "1f1b", w.pp, chunks_of(p), m)
+
+
+def _few(p: Proposal) -> bool:
+    m, pp = micro_batches_of(p), p.wanted.pp
+    return pp is not None and pp > 1 and m is not None and m < pp
+
+
+def _few_hold(p: Proposal) -> bool:
+    return not _few(p)
+
+
+def _explain_few(p: Proposal) -> Explanation:
+    pp, m, chunks = p.wanted.pp or 1, micro_batches_of(p) or 1, chunks_of(p)
+    idle = ideal_idle("1f1b", pp, 1, m) or 0.0
+    good = micro_batches_for_idle("1f1b", pp, chunks, HIGH_BUBBLE)
+    return Explanation(
+        f"{count(m, 'micro-batch')} for {pp} stages: each device idles {pp - 1} of {m + pp - 1} slots = {idle:.1%}",
+        (f"at least {pp} micro-batches", f"{good} keep the idle share at or below {HIGH_BUBBLE:.0%}"),
+    )
+
+
+def _bubble_holds(p: Proposal) -> bool:
+    idle = _idle(p)
+    return idle is None or idle <= HIGH_BUBBLE or _few(p)
+
+
+def _explain_bubble(p: Proposal) -> Explanation:
+    w, m = p.wanted, micro_batches_of(p) or 1
+    pp, schedule, chunks = w.pp or 1, w.schedule or "1f1b", chunks_of(p)
+    idle = _idle(p) or 0.0
+    good = micro_batches_for_idle(schedule, pp, chunks, HIGH_BUBBLE)
+    counts = [2 * m] + ([good] if good != 2 * m else [])
+    legal = tuple(f"{n} micro-batches: {ideal_idle(schedule, pp, chunks, n) or 0.0:.1%}" for n in counts)
+    if schedule in ("gpipe", "1f1b") and w.stages is None and w.vpp is None:
+        legal = (*legal, f"zb-h1: {ideal_idle('zb-h1', pp, 1, m) or 0.0:.1%}")
+    chunked = f" with {chunks} chunks" if chunks > 1 else ""
+    return Explanation(
+        f"the pipeline's own bubble: {count(m, 'micro-batch')} through {pp} stages under {schedule}{chunked} leave "
+        f"each device idle {idle:.1%} of the step, were all stages equal",
+        legal,
+    )
+
+
+def _node_holds(p: Proposal) -> bool:
+    tp, node = p.wanted.tp, p.cluster.gpus_per_node
+    return tp is None or tp <= 1 or p.cluster.nodes == 1 or node % tp == 0
+
+
+def _explain_node(p: Proposal) -> Explanation:
+    tp, node = p.wanted.tp or 1, p.cluster.gpus_per_node
+    inside = [d for d in range(1, node + 1) if node % d == 0 and p.arch.heads % d == 0 and p.arch.kv_heads % d == 0]
+    slow, fast = p.cluster.inter.bytes_per_s.value / 1e9, p.cluster.intra.bytes_per_s.value / 1e9
+    return Explanation(
+        f"tensor groups of {tp} reach across nodes of {node}: their all-reduce, twice a layer and direction, then runs "
+        f"at {slow:.0f} GB/s instead of {fast:.0f} GB/s",
+        (f"{spelled(p, 'layout.tp')} = {', '.join(map(str, inside))}",),
+    )
+
+
+def _without_pipeline(p: Proposal) -> Shares | None:
+    """The same devices with pp = 1, when that fits with ZeRO-1 at most and there is a bubble to save."""
+    now = shares_of(p)
+    if now is None or now.pp == 1 or now.zero > 1 or (not _few(p) and (_idle(p) or 0.0) < LOW_BUBBLE):
+        return None
+    return _fitting(p, replace(now, dp=p.cluster.gpus // (now.tp * now.cp), pp=1, micro_batch=1, micro_batches=1))
+
+
+def _without_tensor(p: Proposal) -> Shares | None:
+    """The same devices with tp = 1, when that fits with ZeRO-1 at most."""
+    now = shares_of(p)
+    if now is None or now.tp == 1 or now.zero > 1:
+        return None
+    return _fitting(p, replace(now, dp=p.cluster.gpus // (now.pp * now.cp), tp=1, sp=False, micro_batch=1))
+
+
+def _fitting(p: Proposal, of: Shares) -> Shares | None:
+    if p.arch.experts or of.dp < 1 or p.global_batch % of.dp:
+        return None
+    tried = (replace(of, zero=zero) for zero in sorted({of.zero, 1}))
+    return next((shares for shares in tried if comfortable(p, shares)), None)
+
+
+def _fits_text(p: Proposal, of: Shares) -> str:
+    means = [f"ZeRO-{of.zero}"] if of.zero else []
+    means += [f"recompute {of.recompute}"] if of.recompute != "none" else []
+    means += ["micro_batch 1"]
+    return f"about {gib(need(p, of))} of a GPU's {gib(p.cluster.memory_bytes)} ({', '.join(means)})"
+
+
+def _pipeline_needed(p: Proposal) -> bool:
+    return _without_pipeline(p) is None
+
+
+def _explain_pipeline(p: Proposal) -> Explanation:
+    of = _without_pipeline(p)
+    assert of is not None
+    rest = f"dp {of.dp}" + (f" · tp {of.tp}" if of.tp > 1 else "")
+    return Explanation(
+        f"memory does not ask for a pipeline: {rest} needs {_fits_text(p, of)}, and has no bubble",
+        (f"pp = 1, {rest}" + (f", zero = {of.zero}" if of.zero else ""),),
+    )
+
+
+def _tensor_needed(p: Proposal) -> bool:
+    return _without_tensor(p) is None
+
+
+def _explain_tensor(p: Proposal) -> Explanation:
+    of = _without_tensor(p)
+    assert of is not None
+    rest = f"dp {of.dp}" + (f" · pp {of.pp}" if of.pp > 1 else "")
+    return Explanation(
+        f"memory does not ask for tensor parallelism: {rest} needs {_fits_text(p, of)}, and exchanges no activations "
+        f"inside the layers",
+        (f"tp = 1, {rest}" + (f", zero = {of.zero}" if of.zero else ""),),
+    )
+
+
+def _sharding_needed(p: Proposal) -> bool:
+    now = shares_of(p)
+    return now is None or p.arch.experts > 0 or now.zero != 3 or now.dp == 1 or not comfortable(p, replace(now, zero=0))
+
+
+def _explain_sharding(p: Proposal) -> Explanation:
+    now = shares_of(p)
+    assert now is not None
+    m, shards = micro_batches_of(p) or 1, now.dp * now.cp
+    held = parameters(p.arch, now.tp) / now.pp
+    weight = state_bytes(p.training).weight
+    moved = m * 3 * held * weight * (shards - 1) / shards
+    plain = 2 * held * weight * (shards - 1) / shards
+    return Explanation(
+        f"ZeRO-3 buys memory that is not needed: unsharded, a rank needs about {gib(need(p, replace(now, zero=0)))} of "
+        f"{gib(p.cluster.memory_bytes)}. Weights are gathered twice and gradients reduced once in each of "
+        f"{count(m, 'micro-batch')}: {moved / 1e9:.0f} GB a step and GPU, against {plain / 1e9:.0f} GB for one "
+        f"exchange of gradients",
+        (f"{spelled(p, 'layout.zero')} = 0 or 1",),
+    )
+
+
+def _recompute_needed(p: Proposal) -> bool:
+    now = shares_of(p)
+    if now is None or p.arch.experts or now.recompute != "full" or p.wanted.micro_batch is None:
+        return True
+    return not comfortable(p, replace(now, recompute="none"))
+
+
+def _explain_recompute(p: Proposal) -> Explanation:
+    now = shares_of(p)
+    assert now is not None
+    without = replace(now, recompute="none")
+    return Explanation(
+        f"full recompute repeats each forward (a third more work) and is not needed: without it a rank needs about "
+        f"{gib(need(p, without))} of {gib(p.cluster.memory_bytes)} ({COMFORT:.0%} is taken as the limit)",
+        (f"{spelled(p, 'layout.recompute')} = none",),
+    )
+
+
+def _shards_hold(p: Proposal) -> bool:
+    w = p.wanted
+    return not w.zero or w.dp is None or w.dp * (w.cp or 1) > 1
+
+
+def _explain_shards(p: Proposal) -> Explanation:
+    return Explanation(
+        f"ZeRO-{p.wanted.zero} shards over replicas, and there is one: nothing is sharded",
+        (f"{spelled(p, 'layout.zero')} = 0",),
+    )
+
+
+def _vocab_holds(p: Proposal) -> bool:
+    return p.wanted.tp is None or p.arch.vocab % p.wanted.tp == 0
+
+
+def _explain_vocab(p: Proposal) -> Explanation:
+    tp, vocab = p.wanted.tp or 1, p.arch.vocab
+    padded = padded_vocab(vocab, tp)
+    return Explanation(
+        f"a vocabulary of {vocab} does not divide by {tp} tensor ranks: its matrices are padded, to {padded} rows for "
+        f"multiples of 128 · tp; changing tp can change the stored shape, so the true size has to be recorded",
+        (f"vocab = {padded}",),
+    )
+
+
+_PIPELINE_FIELDS = ("batch.micro_batches", "batch.micro_batch", "layout.pp")
+
+WASTE_RULES: tuple[Rule, ...] = (
+    Rule("few-micro-batches", "warning", _PIPELINE_FIELDS, _few_hold, _explain_few),
+    Rule("bubble", "warning", _PIPELINE_FIELDS, _bubble_holds, _explain_bubble),
+    Rule("tensor-across-nodes", "warning", ("layout.tp", "cluster.gpus_per_node"), _node_holds, _explain_node),
+    Rule("needless-pipeline", "warning", ("layout.pp",), _pipeline_needed, _explain_pipeline),
+    Rule("needless-tensor", "warning", ("layout.tp",), _tensor_needed, _explain_tensor),
+    Rule("needless-sharding", "warning", ("layout.zero",), _sharding_needed, _explain_sharding),
+    Rule("needless-recompute", "warning", ("layout.recompute",), _recompute_needed, _explain_recompute),
+    Rule("nothing-to-shard", "warning", ("layout.zero", "layout.dp"), _shards_hold, _explain_shards),
+    Rule("padded-vocabulary", "warning", ("model.vocab", "layout.tp"), _vocab_holds, _explain_vocab),
+)  # fmt: skip
