@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from meshwright.basics.figures import Mode
+from meshwright.timeline.storage import SPANS
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class RunFolder:
     @property
     def spans(self) -> Path:
         """Folder of one timeline a rank: `rank00003.npz`."""
-        return self.root / "spans"
+        return self.root / SPANS
 
     @property
     def traces(self) -> Path:

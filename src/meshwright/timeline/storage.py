@@ -10,6 +10,8 @@ from meshwright.basics.errors import bad_input
 from meshwright.timeline.columns import COLUMNS, Timeline, build
 
 FORMAT = 1
+SPANS = "spans"
+"""The folder of a run that holds one timeline a rank."""
 
 
 def save(timeline: Timeline, path: Path) -> None:

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from meshwright.basics.errors import bad_input
-from meshwright.files.run import RunFolder
 from meshwright.timeline.columns import Timeline, concatenate
-from meshwright.timeline.storage import load
+from meshwright.timeline.storage import SPANS, load
 
 
 def read_run(folder: Path) -> Timeline:
@@ -14,7 +13,7 @@ def read_run(folder: Path) -> Timeline:
     `recorded` of the result lists the ranks that are there; `missing_ranks` compares it with a world size. Raises
     InputError when the run recorded no spans, a file is damaged, or its files disagree about mode or dilation.
     """
-    files = sorted(RunFolder(Path(folder)).spans.glob("*.npz"))
+    files = sorted((Path(folder) / SPANS).glob("*.npz"))
     if not files:
         raise bad_input(
             "the run recorded no spans", file=str(folder), legal="train with a profiled phase to record some"
