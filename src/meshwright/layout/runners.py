@@ -172,6 +172,12 @@ def refusals(arch: Architecture, training: Training, layout: Layout) -> dict[str
     return found
 
 
+def first_refusal(name: str, arch: Architecture, training: Training, layout: Layout) -> str | None:
+    """The first reason why one framework cannot run the layout; None when it can. Cheap enough for a planner."""
+    can = RUNNERS[name]
+    return next((reason for refuse in _REFUSALS if (reason := refuse(can, arch, training, layout)) is not None), None)
+
+
 def runnable_by(arch: Architecture, training: Training, layout: Layout) -> tuple[str, ...]:
     """The frameworks that can run the layout, ours first."""
     return tuple(name for name, reasons in refusals(arch, training, layout).items() if not reasons)
