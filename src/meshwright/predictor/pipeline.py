@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +16,24 @@ _ACTION = {"F": Action.FORWARD, "B": Action.BACKWARD, "I": Action.INPUT_BACKWARD
 _NAMES = ("forward", "backward", "input backward", "weight backward", "gradient exchange", "optimizer", "transfer")
 
 
+class Hop(NamedTuple):
+    """One transfer between pipeline ranks, for the action of `stage` that waits for it."""
+
+    sender: int
+    receiver: int
+    stage: int
+    micro_batch: int
+    forward: bool
+    start: float
+    end: float
+
+
 @dataclass(frozen=True)
 class Simulation:
     """One simulated step. All figures are seconds; lists are by pipeline rank, `start` and `end` by rank and action.
 
     `busy_s` is the time in pipeline actions; `idle_fraction` is what remains of the makespan beside actions, gradient
-    exchange and optimizer. `hops` lists transfers between ranks: (sender, receiver, stage, micro-batch, start, end).
+    exchange and optimizer.
     """
 
     makespan_s: float
@@ -31,7 +44,7 @@ class Simulation:
     orders: tuple[Sequence[PipelineAction], ...]
     exchange_s: tuple[float, ...]
     optimizer_s: tuple[float, ...]
-    hops: tuple[tuple[int, int, int, int, float, float], ...]
+    hops: tuple[Hop, ...]
 
     @property
     def bubble_fraction(self) -> float:
@@ -52,8 +65,11 @@ class Simulation:
             if self.optimizer_s[rank] > 0:
                 done = exchanged + self.optimizer_s[rank]
                 rows.append((rank, 0, exchanged, done, Kind.COMPUTE, Action.OPTIMIZER, 5, -1, -1))
-        for _, receiver, stage, i, start, end in self.hops:
-            rows.append((receiver, 1, start, end, Kind.COMMUNICATION, Action.NONE, 6, stage, i))
+        for hop in self.hops:
+            action = Action.FORWARD if hop.forward else Action.BACKWARD
+            rows.append(
+                (hop.receiver, 1, hop.start, hop.end, Kind.COMMUNICATION, action, 6, hop.stage, hop.micro_batch)
+            )
         table = np.array(rows, np.float64).reshape(-1, 9)
         whole = table.astype(np.int64)
         columns = {
@@ -187,7 +203,7 @@ def _transfers(
     placement: Sequence[int],
     ends: Sequence[NDArray[np.float64]],
     hop: list[float],
-) -> tuple[tuple[int, int, int, int, float, float], ...]:
+) -> tuple[Hop, ...]:
     if not any(hop):
         return ()
     out = []
@@ -196,5 +212,5 @@ def _transfers(
             to = stage + 1 if kind == "F" else stage - 1
             if kind == "W" or not 0 <= to < len(placement) or placement[to] == rank:
                 continue
-            out.append((rank, placement[to], to, i, end, end + hop[min(stage, to)]))
+            out.append(Hop(rank, placement[to], to, i, to > stage, end, end + hop[min(stage, to)]))
     return tuple(out)
