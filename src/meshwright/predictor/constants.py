@@ -8,20 +8,26 @@ from collections.abc import Mapping
 from meshwright.basics.figures import Constant
 
 _PAPER_FLASH = "Dao 2023, FlashAttention-2, figures 4-6: the A100 and H100 bars"
-_MATMUL_TABLES = "published tables of the best matrix product a device reaches, less a margin for ordinary shapes"
+_PRODUCTS = "near the median of published matrix products (SimuMax configs/system: A100 PCIe, B200); no fit yet"
 
 GEMM_EFFICIENCY: Mapping[str, Constant] = {
-    "gpu": Constant(0.80, "guessed", _MATMUL_TABLES),
+    "A100": Constant(0.76, "guessed", _PRODUCTS),
+    "A800": Constant(0.76, "guessed", _PRODUCTS),
+    "H": Constant(0.70, "guessed", "between the generations before and after: power limits the clock under load"),
+    "B": Constant(0.52, "guessed", _PRODUCTS),
+    "GB": Constant(0.58, "guessed", "as B200, with a higher power limit"),
+    "MI": Constant(0.50, "guessed", "published roofline shares of CDNA 3 boards"),
     "cpu": Constant(0.70, "guessed", "share of a core's peak that a well-blocked product reaches"),
+    "": Constant(0.70, "guessed", "no product measured on this device is known to us"),
 }
-"""Share of the dense peak in a large matrix product whose tiles fill the device."""
+"""Share of the dense peak in a large matrix product whose tiles fill the device, by the beginning of its name."""
 
 FP8_GEMM_EFFICIENCY = Constant(0.60, "guessed", "quantisation and scaling kernels ride along with each product")
 
 TILES: tuple[tuple[int, int, float], ...] = ((256, 128, 1.0), (128, 128, 0.97), (128, 64, 0.85), (64, 64, 0.65))
 """Output tiles a library chooses from and the share of the best throughput each reaches (guessed)."""
 
-DEPTH_HALF = Constant(160.0, "guessed", "prologue and epilogue of a tile cost as much as this many steps of K")
+DEPTH_HALF = Constant(60.0, "guessed", "prologue and epilogue of a tile cost as much as this many steps of K")
 
 MULTIPROCESSORS: Mapping[str, int] = {
     "V100": 80, "T4": 40, "A10": 72, "A100": 108, "A800": 108, "A6000": 84, "RTX3090": 82, "RTX4090": 128,
@@ -57,6 +63,9 @@ FORWARD_KERNELS: Mapping[str, Constant] = {
 EXPERT_KERNELS = Constant(12, "guessed", "router, permutation, grouped products, weighted sum")
 BACKWARD_KERNELS_FACTOR = Constant(2.0, "guessed", "two kernels for each of the forward's")
 
+CONTENTION = Constant(0.13, "guessed", "Galvatron's shipped profile: compute 1.13 times slower meanwhile")
+"""Share of hidden communication that compute loses to it: it takes multiprocessors and memory bandwidth."""
+
 STEP_HOST_S = Constant(1e-3, "guessed", "data, logging, the optimizer's own Python, a step")
 
 COLLECTIVE_EFFICIENCY: Mapping[str, Constant] = {
@@ -74,6 +83,9 @@ OPTIMIZER_MOMENTS: Mapping[str, int] = {"adamw": 8, "adamw-8bit": 2, "muon": 4, 
 
 RANGE = Constant(0.25, "guessed", "until it is learned from measured rows")
 """Half-width of the predicted range, as a share of the step time."""
+
+RESOLUTION = Constant(0.005, "guessed", "smaller differences are below what repeated runs of the same plan show")
+"""Plans whose steps differ by no more than this share count as equally fast: the plainer one ranks first."""
 
 TIGHT = Constant(0.88, "guessed", "fragmentation and transient peaks: published runs reserve up to 9 % over allocated")
 """From this share of the memory limit on, a plan fits but is tight."""

@@ -20,6 +20,7 @@ from meshwright.predictor.exchanges import (
     Parameters,
     gradient_bytes,
     hop_s,
+    replica_groups,
     step_exchange,
     trainable_share,
 )
@@ -76,11 +77,23 @@ def _optimizer_s(setup: Setup, layout: Layout, dense: Floats, expert: Floats, me
 
 
 def _beside(busy: Floats, exchange: Floats, units: NDArray[np.int64], overlap: bool) -> Floats:
-    """Seconds that an exchange adds to work it runs beside: what is longer than the work, and one unit's worth at
-    the start or end that nothing can hide."""
+    """Seconds that an exchange adds to work it runs beside: what is longer than the work, one unit's worth at the
+    start or end that nothing can hide, and what the work loses to the rest."""
     if not overlap:
         return exchange
-    return np.maximum(0.0, exchange - busy) + exchange / np.maximum(units, 1)
+    open_part = np.maximum(exchange - busy, 0.0) + exchange / np.maximum(units, 1)
+    return open_part + constants.CONTENTION.value * np.maximum(exchange - open_part, 0.0)
+
+
+def _copies_s(setup: Setup, layout: Layout, parameters: Floats) -> tuple[Floats, Floats]:
+    """Seconds a micro-batch that sharding spends on copies, in forward and backward: gathered pieces are sorted into
+    whole parameters, gradients of a unit are packed before they are reduced."""
+    training, device = setup.proposal.training, setup.proposal.cluster.device
+    rate = device.memory_bandwidth.value * constants.MEMORY_EFFICIENCY.value
+    weight, gradient = WEIGHT_BYTES[training.precision], gradient_bytes(training) * trainable_share(training)
+    gather = 2 * weight * parameters / rate if layout.zero == 3 else np.zeros_like(parameters)
+    pack = (weight + gradient) * parameters / rate if layout.zero >= 2 else np.zeros_like(parameters)
+    return gather, gather + pack
 
 
 def step_costs(
@@ -97,8 +110,9 @@ def step_costs(
     none = np.zeros(len(layout.placement))
     end, after, beside_f, beside_b, rounds = none, none, none, none, np.ones(len(layout.placement))
     if replicas:
+        among = replica_groups(cluster, layout)
         parts = [
-            step_exchange(training, cluster, layout, Parameters(dense, expert), int(units))
+            step_exchange(training, cluster, layout, among, Parameters(dense, expert), int(units))
             for dense, expert, units in zip(
                 stages[Figure.DENSE].tolist(), stages[Figure.EXPERT].tolist(), stages.units, strict=True
             )
@@ -107,6 +121,9 @@ def step_costs(
         end, after, beside_f, beside_b, rounds = table.T
     extra_f = _beside(forward, beside_f, stages.units, layout.overlap)
     extra_b = _beside(backward, beside_b, stages.units, layout.overlap)
+    if replicas and layout.zero >= 2:
+        copies_f, copies_b = _copies_s(setup, layout, stages[Figure.DENSE] + stages[Figure.EXPERT])
+        extra_f, extra_b = extra_f + copies_f, extra_b + copies_b
 
     def ranks(values: Floats) -> Floats:
         return by_rank(values, layout.placement, layout.pp)
@@ -117,6 +134,7 @@ def step_costs(
         last = ranks(end / rounds)  # the last bucket is ready only when the backward is over
         hidden = ranks(np.minimum(end - end / rounds, (backward + extra_b) * (1 - 1 / rounds)))
         exposed = np.maximum(last, exchange - hidden)
+        exposed = exposed + constants.CONTENTION.value * (exchange - exposed)
     dense, expert = ranks(stages[Figure.DENSE]), ranks(stages[Figure.EXPERT])
     return StepCosts(
         forward + extra_f, backward + extra_b, halves + extra_b, stages[Figure.WEIGHT_BACKWARD], extra_f + extra_b,

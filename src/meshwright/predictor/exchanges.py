@@ -152,7 +152,27 @@ class StepExchange:
     rounds: int = 1
 
 
-def step_exchange(training: Training, cluster: Cluster, layout: Layout, held: Parameters, units: int) -> StepExchange:
+@dataclass(frozen=True, slots=True)
+class ReplicaGroups:
+    """The groups among which a layout's replicas exchange gradients and parameters."""
+
+    whole: groups.Group  # all that average the gradients of dense tensors
+    shards: groups.Group  # those that share one set of ZeRO shards
+    replicas: groups.Group  # those that hold the same shard (HSDP)
+    expert: groups.Group  # those that hold the same experts
+
+
+def replica_groups(cluster: Cluster, degrees: groups.Degrees) -> ReplicaGroups:
+    """Where a layout's replicas lie."""
+    return ReplicaGroups(
+        groups.gradient_group(cluster, degrees), groups.shard_group(cluster, degrees),
+        groups.replica_group(cluster, degrees), groups.expert_gradient_group(cluster, degrees),
+    )  # fmt: skip
+
+
+def step_exchange(
+    training: Training, cluster: Cluster, layout: Layout, among: ReplicaGroups, held: Parameters, units: int
+) -> StepExchange:
     """The data-parallel exchange of one rank that holds `held` parameters in `units` units.
 
     ZeRO-0: one all-reduce of the gradients. ZeRO-1: a reduce-scatter, and an all-gather of the new parameters. ZeRO-2
@@ -162,32 +182,30 @@ def step_exchange(training: Training, cluster: Cluster, layout: Layout, held: Pa
     """
     trainable = trainable_share(training)
     grads, weights = gradient_bytes(training) * trainable, WEIGHT_BYTES[training.precision]
-    dense = groups.gradient_group(cluster, layout)
-    parts = [(held.dense, groups.shard_group(cluster, layout), groups.replica_group(cluster, layout), dense)]
+    parts = [(held.dense, among.shards, among.replicas, among.whole)]
     if held.expert:
-        own = groups.expert_gradient_group(cluster, layout)
-        parts.append((held.expert, own, groups.Group(1, 1), own))
+        parts.append((held.expert, among.expert, groups.Group(1, 1), among.expert))
     end = after = forward = backward = 0.0
     rounds = 1
     for count, shards, replicas, whole in parts:
         if whole.size == 1 or count == 0:
             continue
-        bucket = layout.bucket_mib * MIB
-        if layout.zero >= 2:  # one message a unit, as FSDP sends them
-            bucket = max(1.0, count * grads / max(units, 1))
-        buckets = max(1, round(count * grads / bucket))
+        by_size = round(count * grads / (layout.bucket_mib * MIB))
+        buckets = max(1, units if layout.zero >= 2 else by_size)  # FSDP sends one message a unit
         rounds = max(rounds, buckets)
-        reduce = buckets * reducescatter_s(cluster, count * grads / buckets, shards.size, shards.nodes)
-        gather = buckets * allgather_s(cluster, count * weights / buckets, shards.size, shards.nodes)
-        across = buckets * allreduce_s(cluster, count * grads / buckets / shards.size, replicas.size, replicas.nodes)
+        piece = count * grads / buckets
         if layout.zero == 0:
-            end += buckets * allreduce_s(cluster, count * grads / buckets, whole.size, whole.nodes)
-        elif layout.zero == 1:
-            end, after = end + reduce + across, after + gather * trainable
+            end += buckets * allreduce_s(cluster, piece, whole.size, whole.nodes)
+            continue
+        reduce = buckets * reducescatter_s(cluster, piece, shards.size, shards.nodes)
+        gather = buckets * allgather_s(cluster, count * weights / buckets, shards.size, shards.nodes)
+        end += buckets * allreduce_s(cluster, piece / shards.size, replicas.size, replicas.nodes)
+        if layout.zero == 1:
+            end, after = end + reduce, after + gather * trainable
         elif layout.zero == 2:
-            backward, end, after = backward + reduce, end + across, after + gather * trainable
+            backward, after = backward + reduce, after + gather * trainable
         else:
-            forward, backward, end = forward + gather, backward + gather + reduce, end + across
+            forward, backward = forward + gather, backward + gather + reduce
     return StepExchange(end, after, forward, backward, rounds)
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
 
+from meshwright.basics.figures import Constant
 from meshwright.cluster import catalogue
 from meshwright.cluster.device import Device
 from meshwright.model.training import Precision
@@ -40,10 +41,18 @@ def _multiprocessors(name: str) -> int:
     return constants.MULTIPROCESSORS[max(found, key=len)] if found else constants.DEFAULT_MULTIPROCESSORS
 
 
+def gemm_efficiency(device: Device) -> Constant:
+    """The share of its peak that the device reaches in a large product: the row with the longest matching name."""
+    if device.kind == "cpu":
+        return constants.GEMM_EFFICIENCY["cpu"]
+    rows = [row for row in constants.GEMM_EFFICIENCY if row != "cpu" and device.name.upper().startswith(row)]
+    return constants.GEMM_EFFICIENCY[max(rows, key=len)]
+
+
 def speed_of(device: Device, precision: Precision) -> Speed:
     """The device's speeds with every efficiency constant applied. Raises InputError for an unknown precision."""
     half = precision if precision not in ("fp8", "mxfp8") else "bf16"
-    gemm = constants.FP8_GEMM_EFFICIENCY if half != precision else constants.GEMM_EFFICIENCY[device.kind]
+    gemm = constants.FP8_GEMM_EFFICIENCY if half != precision else gemm_efficiency(device)
     forward, backward = constants.ATTENTION_EFFICIENCY[device.kind]
     return Speed(
         peak=peak_flops(device, precision),

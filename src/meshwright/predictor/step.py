@@ -22,7 +22,7 @@ from meshwright.model.flops import step_model_flops
 from meshwright.predictor import constants
 from meshwright.predictor.compute import same_conditions, share_of
 from meshwright.predictor.costs import StepCosts, step_costs
-from meshwright.predictor.kernels import peak_flops
+from meshwright.predictor.kernels import gemm_efficiency, peak_flops
 from meshwright.predictor.memory import memory_parts, stage_memories
 from meshwright.predictor.pipeline import Simulation, simulate
 from meshwright.predictor.table import Figure, StageTable, by_rank, layout_table, stage_table
@@ -94,7 +94,7 @@ def _origins(setup: Setup, layout: Layout, batch: Batch, measured: MeasuredUnits
         "memory_bandwidth": cluster.device.memory_bandwidth.origin,
         "launch": cluster.device.launch_s.origin,
         "reserve": cluster.device.reserved_bytes.origin,
-        "gemm_efficiency": constants.GEMM_EFFICIENCY[cluster.device.kind].origin,
+        "gemm_efficiency": gemm_efficiency(cluster.device).origin,
         "attention_efficiency": constants.ATTENTION_EFFICIENCY[cluster.device.kind][0].origin,
         "memory_efficiency": constants.MEMORY_EFFICIENCY.origin,
         "range": constants.RANGE.origin,
@@ -104,6 +104,7 @@ def _origins(setup: Setup, layout: Layout, batch: Batch, measured: MeasuredUnits
             "intra_node_rate": cluster.intra.bytes_per_s.origin,
             "intra_node_latency": cluster.intra.latency_s.origin,
             "collective_efficiency": constants.COLLECTIVE_EFFICIENCY["intra"].origin,
+            "contention": constants.CONTENTION.origin,
         }
         if cluster.nodes > 1:
             origins |= {

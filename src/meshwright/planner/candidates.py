@@ -1,0 +1,182 @@
+"""Candidates of the search: their stages, their memory, a lower bound of their step time, and the exact one."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshwright.basics.quantities import gib
+from meshwright.files.plan import Plan
+from meshwright.files.run import MeasuredUnits
+from meshwright.files.setup import Setup
+from meshwright.layout.batch import Batch
+from meshwright.layout.degrees import Layout
+from meshwright.layout.partition import even_stages
+from meshwright.layout.proposal import proposal_of
+from meshwright.layout.schedules import SPLIT_BACKWARD
+from meshwright.planner.cutting import SECONDS, Stages, cut_by_memory, cut_by_time
+from meshwright.planner.space import Group, whole_layers
+from meshwright.predictor.compute import Share
+from meshwright.predictor.constants import STEP_HOST_S
+from meshwright.predictor.costs import StepCosts, pipeline_bound, step_costs
+from meshwright.predictor.live import live
+from meshwright.predictor.memory import memory_parts
+from meshwright.predictor.step import pipeline_ends, prediction_of, step_seconds
+from meshwright.predictor.table import Figure, StageTable, UnitTable, layout_table, share_table, stage_table
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One layout with its stages cut. `bound_s` never exceeds its step time; `memory` is bytes by kind and rank."""
+
+    group: Group
+    layout: Layout
+    batch: Batch
+    stages: StageTable
+    costs: StepCosts
+    memory: dict[str, Floats]
+    bound_s: float
+
+    @property
+    def worst_bytes(self) -> float:
+        """Bytes of the fullest pipeline rank."""
+        return float(sum(self.memory.values()).max())  # type: ignore[union-attr]
+
+    def memory_text(self) -> str:
+        """`52.10 GiB (activations 30.20 GiB, optimizer 9.00 GiB)`: the fullest rank and its largest parts."""
+        rank = int(np.argmax(sum(self.memory.values())))
+        parts = sorted(((float(sizes[rank]), kind) for kind, sizes in self.memory.items()), reverse=True)
+        return f"{gib(self.worst_bytes)} ({', '.join(f'{kind} {gib(size)}' for size, kind in parts[:2])})"
+
+
+@dataclass
+class Bench:
+    """What the candidates of one search share: unit figures by share, stages by share and number of stages."""
+
+    setup: Setup
+    measured: MeasuredUnits | None = None
+    tables: dict[Share, UnitTable] = field(default_factory=dict)
+    cuts: dict[tuple[Share, tuple[int, ...]], Stages | None] = field(default_factory=dict)
+
+    def table(self, group: Group) -> UnitTable:
+        """The figures of every unit for the share of this group."""
+        share = group.share(self.setup.proposal.seq_len)
+        if share not in self.tables:
+            self.tables[share] = share_table(self.setup, share, group.structure, self.measured)
+        return self.tables[share]
+
+    def first_bound(self, group: Group) -> float:
+        """A lower bound before the stages are cut.
+
+        The busiest rank works at least the mean. Where whole backwards come down a chain of pp stages, stage r costs
+        all work before it once and its own m times: no partition of total work T makes the largest of these less than
+        T / (1 - (1 - 1/m)^pp).
+        """
+        figures = self.table(group).figures.sum(axis=0)
+        m, pp = group.micro_batches, group.structure.pp
+        work = float(figures[list(SECONDS)].sum())
+        wanted = self.setup.proposal.wanted
+        if group.recompute == "full" and wanted.recompute_layers is not None:
+            work -= float(figures[Figure.RECOMPUTE] + figures[Figure.TP_FORWARD] + figures[Figure.EP_FORWARD])
+            work -= float(figures[Figure.CP_FORWARD])
+        chain = group.vpp == 1 and wanted.placement is None and group.schedule not in SPLIT_BACKWARD
+        least = work / (1 - (1 - 1 / m) ** pp) if chain else m * work / pp
+        return least + STEP_HOST_S.value
+
+    def stages(self, group: Group) -> Stages | None:
+        """The stages of a group: as the user fixed them, else balanced by time."""
+        proposal = self.setup.proposal
+        if proposal.wanted.stages is not None:
+            return proposal.wanted.stages
+        key = (group.share(proposal.seq_len), group.placement)
+        if key not in self.cuts:
+            if self.setup.runnable_by == "deepspeed":
+                cut: Stages | None = even_stages(proposal.arch, len(group.placement))
+            else:
+                own = proposal.wanted.placement is not None
+                cut = cut_by_time(self.table(group), group.placement, whole_layers(self.setup), by_rank=own)
+            self.cuts[key] = cut
+        return self.cuts[key]
+
+    def layout(self, group: Group, zero: int, stages: Stages) -> Layout:
+        """The complete layout, with the fixed parts that the search does not vary."""
+        s, wanted = group.structure, self.setup.proposal.wanted
+        layout = Layout(
+            stages, group.placement, s.dp, s.tp, s.pp, s.cp, s.ep, s.etp, group.vpp, s.sp, zero, s.shard_group,
+            group.schedule, group.recompute, wanted.recompute_layers,
+        )  # fmt: skip
+        if wanted.bucket_mib is not None:
+            layout = replace(layout, bucket_mib=wanted.bucket_mib)
+        return layout if wanted.overlap is None else replace(layout, overlap=wanted.overlap)
+
+    def candidate(self, group: Group, zero: int, stages: Stages) -> Candidate:
+        """The layout with its costs and memory."""
+        proposal = self.setup.proposal
+        layout = self.layout(group, zero, stages)
+        batch = Batch(proposal.global_batch, group.micro_batch, group.micro_batches, proposal.seq_len)
+        if layout.recompute == "full" and layout.recompute_layers is not None:
+            table = layout_table(self.setup, layout, batch, self.measured)
+        else:
+            table = self.table(group)
+        sums = stage_table(table, stages)
+        costs = step_costs(self.setup, layout, batch, sums, self.measured)
+        ends = pipeline_bound(layout, costs, batch.micro_batches, layout.schedule in SPLIT_BACKWARD)
+        memory = memory_parts(self.setup, layout, batch, sums)
+        return Candidate(group, layout, batch, sums, costs, memory, step_seconds(ends, costs))
+
+    def expand(self, group: Group) -> Iterator[Candidate]:
+        """The layouts of a group, one a ZeRO stage; where balancing by time does not fit, balanced within memory."""
+        stages = self.stages(group)
+        if stages is None:
+            return
+        limit = self.setup.proposal.cluster.memory_bytes
+        for zero in group.zeros:
+            found = self.candidate(group, zero, stages)
+            if found.worst_bytes > limit and group.structure.pp > 1 and self.setup.proposal.wanted.stages is None:
+                found = self._within_memory(found, limit) or found
+            yield found
+
+    def _within_memory(self, found: Candidate, limit: int) -> Candidate | None:
+        """The same layout cut so that every stage fits, if it can be: states and activations move with the units."""
+        layout, group = found.layout, found.group
+        if self.setup.runnable_by == "deepspeed" or len(layout.placement) != layout.pp:
+            return None
+        kinds = ("weights", "gradients", "optimizer", "activations")
+        moving = sum(found.memory[kind] for kind in kinds)
+        rest = sum(sizes for kind, sizes in found.memory.items() if kind not in kinds)
+        if float(np.sum(moving + rest)) > limit * layout.pp:
+            return None
+        states = float(sum(found.memory[kind].sum() for kind in kinds[:3]))
+        parameters = float(found.stages[Figure.DENSE].sum() + found.stages[Figure.EXPERT].sum())
+        alive = live(layout.schedule, layout.placement, found.batch.micro_batches).peak(np.ones(layout.pp))
+        working = 0.0 if layout.recompute == "none" else float(found.stages.working.max())
+        limits = [limit - float(size) - working for size in np.asarray(rest)]
+        stages = cut_by_memory(
+            self.table(group), layout.placement, whole_layers(self.setup), states / parameters, alive.tolist(), limits
+        )
+        if stages is None:
+            return None
+        again = self.candidate(group, layout.zero, stages)
+        return again if again.worst_bytes <= limit else None
+
+    def exact(self, candidate: Candidate) -> Plan:
+        """The candidate as a plan, its pipeline simulated."""
+        ends = pipeline_ends(candidate.layout, candidate.batch, candidate.costs)
+        prediction = prediction_of(
+            self.setup, candidate.layout, candidate.batch, candidate.stages, candidate.costs, ends, self.measured
+        )
+        proposal = proposal_of(self.setup.proposal, candidate.layout, candidate.batch)
+        return Plan(replace(self.setup, proposal=proposal), candidate.layout, candidate.batch, prediction)
+
+
+def leanest(bench: Bench, groups: Sequence[Group]) -> Candidate | None:
+    """The candidate that needs the least memory on its fullest rank."""
+    best: Candidate | None = None
+    for group in groups:
+        for candidate in bench.expand(group):
+            if best is None or candidate.worst_bytes < best.worst_bytes:
+                best = candidate
+    return best

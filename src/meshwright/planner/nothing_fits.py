@@ -1,0 +1,94 @@
+"""When the answer is no: what stands in the way, and the nearest change that would help."""
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+
+from meshwright.basics.quantities import gib
+from meshwright.files.setup import Setup
+from meshwright.layout.degrees import describe
+from meshwright.layout.proposal import Wanted
+from meshwright.planner.candidates import Bench, Candidate, leanest
+from meshwright.planner.space import Group, Rejection, Space, space
+
+_MOST_DEVICES = 64  # times as many as asked
+
+
+def nothing_runs(setup: Setup, rejected: tuple[Rejection, ...]) -> str:
+    """No layout is both legal and runnable by the framework that the job names."""
+    reasons = list(dict.fromkeys(rejection.reason for rejection in rejected))[:5]
+    lines = [f"no layout of this job can run (runnable_by = {setup.runnable_by}):", *(f"- {r}" for r in reasons)]
+    if setup.runnable_by != "any" and (others := _other_runners(setup)):
+        lines.append(f"it would with [search] runnable_by = {' or '.join(others)}")
+    return "\n".join(lines)
+
+
+def _other_runners(setup: Setup) -> list[str]:
+    return [
+        name
+        for name in ("meshwright", "megatron", "torchtitan", "deepspeed")
+        if name != setup.runnable_by and space(replace(setup, runnable_by=name)).groups
+    ]
+
+
+def _lean_groups(groups: tuple[Group, ...]) -> list[Group]:
+    """For each set of degrees, schedule and recompute the smallest micro-batch and the highest ZeRO stage: no other
+    layout of theirs needs less."""
+    least: dict[tuple[object, ...], Group] = {}
+    for group in groups:
+        key = (group.structure, group.schedule, group.vpp, group.recompute)
+        if key not in least or group.micro_batch < least[key].micro_batch:
+            least[key] = group
+    return [replace(group, zeros=group.zeros[-1:]) for group in least.values()]
+
+
+def _leanest(setup: Setup) -> Candidate | None:
+    return leanest(Bench(setup), _lean_groups(space(setup).groups))
+
+
+def _freed(setup: Setup) -> Iterator[tuple[str, Setup]]:
+    """The job with each fixed part of the layout set free, one at a time."""
+    wanted = setup.proposal.wanted
+    for f in fields(Wanted):
+        if getattr(wanted, f.name) is not None:
+            freed = replace(setup.proposal, wanted=replace(wanted, **{f.name: None}))
+            yield f.name, replace(setup, proposal=freed)
+
+
+def nothing_fits(bench: Bench, found: Space) -> str:
+    """No layout fits in memory: the leanest one and its largest parts, and what would fit: a fixed choice set free,
+    more devices, or more memory."""
+    setup = bench.setup
+    limit = setup.proposal.cluster.memory_bytes
+    least = leanest(bench, _lean_groups(found.groups))
+    if least is None:
+        return nothing_runs(setup, found.rejected)
+    if least.worst_bytes <= limit:
+        reasons = list(dict.fromkeys(rejection.reason for rejection in found.rejected))[:5]
+        return "\n".join(["every layout that fits is refused by a rule or by the framework:", *reasons])
+    lines = [
+        f"nothing fits in {gib(limit)} a device: the leanest layout ({describe(least.layout)}, micro-batch "
+        f"{least.batch.micro_batch}) needs {least.memory_text()}",
+        "what would fit:",
+        f"- devices with {gib(least.worst_bytes)} or more",
+    ]
+    for name, freed in _freed(setup):
+        candidate = _leanest(freed)
+        if candidate is not None and candidate.worst_bytes <= limit:
+            lines.append(f"- {name} left free: {describe(candidate.layout)} needs {candidate.memory_text()}")
+    if (more := _more_devices(setup, limit)) is not None:
+        gpus, candidate = more
+        lines.append(f"- {gpus} devices of this kind: {describe(candidate.layout)} needs {candidate.memory_text()}")
+    return "\n".join(lines)
+
+
+def _more_devices(setup: Setup, limit: int) -> tuple[int, Candidate] | None:
+    """The fewest devices, by doubling, on which something fits."""
+    times = 2
+    while times <= _MOST_DEVICES:
+        gpus = setup.proposal.cluster.gpus * times
+        cluster = replace(setup.proposal.cluster, gpus=gpus)
+        candidate = _leanest(replace(setup, proposal=replace(setup.proposal, cluster=cluster)))
+        if candidate is not None and candidate.worst_bytes <= limit:
+            return gpus, candidate
+        times *= 2
+    return None

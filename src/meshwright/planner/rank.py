@@ -1,0 +1,180 @@
+"""The ranked plans of a job: a best-first search over lower bounds that never loses the fastest plan.
+
+Groups of layouts enter with a bound that needs no stages, layouts with a bound from their own stages and costs, plans
+with their simulated step time. Whatever has the least key is refined next; a plan that comes up is therefore at least
+as fast as everything not yet refined. Nothing is dropped for being unlikely.
+"""
+
+import heapq
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from meshwright.basics.errors import AnswerIsNo
+from meshwright.basics.quantities import gib
+from meshwright.files.plan import Plan
+from meshwright.files.run import MeasuredUnits
+from meshwright.files.setup import Setup
+from meshwright.layout.degrees import RECOMPUTE
+from meshwright.layout.proposal import proposal_of
+from meshwright.layout.rules import legal
+from meshwright.planner.candidates import Bench, Candidate
+from meshwright.planner.explain import why_ranked
+from meshwright.planner.nothing_fits import nothing_fits, nothing_runs
+from meshwright.planner.space import Group, Rejection, Structure, refusal, space
+from meshwright.predictor.constants import RESOLUTION
+
+__all__ = ["PlanResult", "Rejection", "plan"]
+
+_SAME_DEGREES = 2  # of a short list, at most so many plans share their degrees
+
+
+@dataclass(frozen=True, slots=True)
+class PlanResult:
+    """The ranking. `evaluated` layouts were compared by bound or simulation; `why[i]` says why `plans[i]` stands
+    where it does; `rejected` names what was left out and the rule, framework limit or memory that decided."""
+
+    evaluated: int
+    seconds: float
+    plans: tuple[Plan, ...]
+    why: tuple[str, ...]
+    rejected: tuple[Rejection, ...]
+
+
+@dataclass
+class _TooLarge:
+    """Layouts that do not fit: by degrees and recompute, how many, and the one that comes closest."""
+
+    count: int
+    nearest: Candidate
+
+
+class _Search:
+    """The heap of one search. Keys are seconds; ties go to what was enumerated first, and to the more refined."""
+
+    def __init__(self, bench: Bench, groups: tuple[Group, ...]) -> None:
+        self.bench = bench
+        self.limit = bench.setup.proposal.cluster.memory_bytes
+        self.too_large: dict[tuple[str, str], _TooLarge] = {}
+        self.heap: list[tuple[float, int, int, Group | Candidate | tuple[Candidate, Plan]]] = [
+            (bench.first_bound(group), 2, number, group) for number, group in enumerate(groups)
+        ]
+        heapq.heapify(self.heap)
+        self.count = len(groups)
+
+    def _push(self, key: float, level: int, item: Candidate | tuple[Candidate, Plan]) -> None:
+        self.count += 1
+        heapq.heappush(self.heap, (key, level, self.count, item))
+
+    def _expand(self, group: Group) -> None:
+        for candidate in self.bench.expand(group):
+            if candidate.worst_bytes <= self.limit:
+                self._push(candidate.bound_s, 1, candidate)
+                continue
+            key = (group.structure.text(), group.recompute)
+            seen = self.too_large.get(key)
+            if seen is None:
+                self.too_large[key] = _TooLarge(1, candidate)
+            else:
+                seen.count += 1
+                if candidate.worst_bytes < seen.nearest.worst_bytes:
+                    seen.nearest = candidate
+
+    def _may_run(self, candidate: Candidate) -> bool:
+        setup = self.bench.setup
+        if not legal(proposal_of(setup.proposal, candidate.layout, candidate.batch)):
+            return False
+        return refusal(setup, candidate.layout) is None
+
+    def plans(self, top: int, same_degrees: int) -> Iterator[Plan]:
+        """Plans from the fastest on, each of another family (degrees, ZeRO stage, recompute): all that are as fast as
+        the first within the resolution, then up to `top`, at most `same_degrees` of the same degrees."""
+        families: set[tuple[Structure, int, str]] = set()
+        degrees: Counter[Structure] = Counter()
+        as_fast = float("inf")
+        while self.heap:
+            key, _, _, item = heapq.heappop(self.heap)
+            if key > as_fast and sum(min(n, same_degrees) for n in degrees.values()) >= top:
+                return
+            group = item if isinstance(item, Group) else item.group if isinstance(item, Candidate) else item[0].group
+            if key > as_fast and degrees[group.structure] >= same_degrees:
+                continue
+            if isinstance(item, Group):
+                if any((group.structure, zero, group.recompute) not in families for zero in group.zeros):
+                    self._expand(item)
+                continue
+            candidate = item if isinstance(item, Candidate) else item[0]
+            family = (group.structure, candidate.layout.zero, group.recompute)
+            if family in families:
+                continue
+            if isinstance(item, Candidate):
+                if self._may_run(item):
+                    found = self.bench.exact(item)
+                    assert found.prediction is not None
+                    self._push(found.prediction.step_time_s, 0, (item, found))
+                continue
+            families.add(family)
+            degrees[group.structure] += 1
+            as_fast = min(as_fast, key * (1 + RESOLUTION.value))
+            yield item[1]
+
+
+def _plainness(plan: Plan) -> tuple[object, ...]:
+    """What is preferred among equals: no recompute, fewer axes, less sharding, less memory."""
+    layout = plan.layout
+    assert plan.prediction is not None
+    return (
+        RECOMPUTE.index(layout.recompute), layout.pp * layout.tp * layout.cp, layout.zero, layout.pp, layout.vpp,
+        plan.prediction.worst_memory.total,
+    )  # fmt: skip
+
+
+def _ranked(found: list[Plan], top: int, same_degrees: int) -> tuple[Plan, ...]:
+    """The plainest of the fastest first; then by time, at most `same_degrees` of the same degrees."""
+    fastest = _step_s(found[0]) * (1 + RESOLUTION.value)
+    plainest = min((plan for plan in found if _step_s(plan) <= fastest), key=_plainness)
+    seen: Counter[tuple[int, ...]] = Counter()
+    chosen = []
+    for plan in (plainest, *(plan for plan in found if plan is not plainest)):
+        layout = plan.layout
+        degrees = (layout.dp, layout.tp, layout.pp, layout.cp, layout.ep)
+        seen[degrees] += 1
+        if seen[degrees] <= same_degrees:
+            chosen.append(plan)
+    return tuple(chosen[:top])
+
+
+def _step_s(plan: Plan) -> float:
+    assert plan.prediction is not None
+    return plan.prediction.step_time_s
+
+
+def plan(setup: Setup, top: int = 5, measured: MeasuredUnits | None = None) -> PlanResult:
+    """Rank the layouts of a job, fastest first; parts that the job fixes stay fixed.
+
+    `measured` unit times of a run replace the roofline. The fastest plan of the whole space is always found; the
+    plainest of those that are as fast within the predictor's resolution ranks first. Plans differ in degrees, ZeRO
+    stage or recompute. Raises AnswerIsNo when no layout is legal and runnable by the framework that the job names, or
+    when none fits in memory, saying what would.
+    """
+    start = time.perf_counter()
+    found = space(setup)
+    if not found.groups:
+        raise AnswerIsNo(nothing_runs(setup, found.rejected))
+    bench = Bench(setup, measured)
+    search = _Search(bench, found.groups)
+    structures = len({group.structure for group in found.groups})
+    same = max(_SAME_DEGREES, -(-top // structures)) if top <= 10 else top
+    fast = list(search.plans(top, same))
+    if not fast:
+        raise AnswerIsNo(nothing_fits(bench, found))
+    plans = _ranked(fast, top, same)
+    left_out = tuple(
+        Rejection(
+            f"{family}, recompute {recompute}", entry.count,
+            f"needs {entry.nearest.memory_text()} or more of {gib(search.limit)} a device",
+        )
+        for (family, recompute), entry in search.too_large.items()
+    )  # fmt: skip
+    return PlanResult(found.size, time.perf_counter() - start, plans, why_ranked(plans), (*left_out, *found.rejected))

@@ -1,0 +1,302 @@
+"""The space of layouts: every combination that the fixed parts, the rules and the chosen framework leave open.
+
+Cheap by construction: rules are asked once for each set of degrees and frameworks once for each set of features;
+micro-batches, schedules and ZeRO stages are then counted out.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from meshwright.files.setup import Setup
+from meshwright.layout.batch import divisors, micro_batch_choices
+from meshwright.layout.degrees import RECOMPUTE, SCHEDULES, Layout, Recompute, Schedule
+from meshwright.layout.given import unit_names
+from meshwright.layout.partition import even_stages
+from meshwright.layout.proposal import Proposal, Wanted
+from meshwright.layout.rules import judge
+from meshwright.layout.runners import RUNNERS, first_refusal
+from meshwright.layout.schedules import V_SHAPED, default_placement, micro_batch_rule
+from meshwright.model.architecture import Architecture
+from meshwright.predictor.compute import Share
+
+_MOST_CHUNKS = 8
+_PLAIN_FIRST: tuple[Schedule, ...] = ("1f1b", *(name for name in SCHEDULES if name != "1f1b"))  # ties go to 1F1B
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """The degrees of a layout."""
+
+    dp: int
+    tp: int
+    pp: int
+    cp: int
+    ep: int
+    etp: int
+    sp: bool
+    shard_group: int | None = None
+
+    def text(self) -> str:
+        """`dp 4 × tp 2`."""
+        axes = ("dp", "tp", "pp", "cp", "ep")
+        used = [f"{name} {getattr(self, name)}" for name in axes if getattr(self, name) > 1]
+        return " × ".join(used) or "one device"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Layouts that differ in the ZeRO stage only; their stages are cut alike."""
+
+    structure: Structure
+    micro_batch: int
+    micro_batches: int
+    recompute: Recompute
+    schedule: Schedule
+    vpp: int
+    zeros: tuple[int, ...]
+    placement: tuple[int, ...]
+
+    def share(self, seq_len: int) -> Share:
+        """What one rank of these layouts computes."""
+        s = self.structure
+        return Share(self.micro_batch, seq_len, s.tp, s.sp, s.cp, s.ep, s.etp, self.recompute)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Layouts that were left out for one reason. `count` counts layouts, or sets of degrees where a rule forbids
+    them all."""
+
+    family: str
+    count: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Space:
+    """Every group of layouts that may run, and what was left out."""
+
+    groups: tuple[Group, ...]
+    rejected: tuple[Rejection, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of layouts."""
+        return sum(len(group.zeros) for group in self.groups)
+
+
+def whole_layers(setup: Setup) -> bool:
+    """Must stages begin and end between layers? Only our own trainer cuts inside one."""
+    return setup.runnable_by != "meshwright" or setup.proposal.arch.parallel_residual
+
+
+def _free(fixed: int | None, choices: Sequence[int]) -> Sequence[int]:
+    return choices if fixed is None else (fixed,)
+
+
+def degrees(proposal: Proposal) -> Iterator[Structure]:
+    """Every dp, tp, pp, cp, ep whose product fills the cluster, in the order dp first; the rules judge them later."""
+    arch, gpus, wanted = proposal.arch, proposal.cluster.gpus, proposal.wanted
+    pinned = len(set(wanted.placement)) if wanted.placement else wanted.pp
+    for tp in _free(wanted.tp, divisors(gpus)):
+        for pp in _free(pinned, divisors(max(1, gpus // tp))):
+            for cp in _free(wanted.cp, divisors(max(1, gpus // (tp * pp)))):
+                for dp in _free(wanted.dp, (gpus // (tp * pp * cp),)):
+                    if dp * tp * pp * cp != gpus:
+                        continue
+                    etp = (tp if arch.experts else 1) if wanted.etp is None else wanted.etp
+                    ranks = dp * cp * tp
+                    spread = [ep for ep in divisors(arch.experts or 1) if ranks % (ep * etp) == 0]
+                    for ep in _free(wanted.ep, spread):
+                        yield Structure(dp, tp, pp, cp, ep, etp, False, wanted.shard_group)
+
+
+def _with(wanted: Wanted, structure: Structure) -> Wanted:
+    return replace(
+        wanted, dp=structure.dp, tp=structure.tp, pp=structure.pp, cp=structure.cp, ep=structure.ep,
+        etp=structure.etp, sp=structure.sp,
+    )  # fmt: skip
+
+
+def _sequence_parallel(setup: Setup, structure: Structure) -> bool:
+    """As the user says; else on with tensor parallelism on GPUs where sequences divide and the framework has it."""
+    proposal = setup.proposal
+    if proposal.wanted.sp is not None:
+        return proposal.wanted.sp
+    if structure.tp == 1 or proposal.cluster.device.kind == "cpu":
+        return False
+    slices = structure.tp * (2 * structure.cp if structure.cp > 1 else 1)
+    if proposal.seq_len % slices:
+        return False
+    layout = _representative(proposal.arch, replace(structure, sp=True), 0, "none", "1f1b", 1)
+    return refusal(setup, layout) is None
+
+
+@lru_cache(maxsize=256)
+def _even(arch: Architecture, stages: int) -> tuple[tuple[str, ...], ...]:
+    return even_stages(arch, stages)
+
+
+def _representative(
+    arch: Architecture, s: Structure, zero: int, recompute: Recompute, schedule: Schedule, vpp: int
+) -> Layout:
+    """A layout with these features, its stages cut evenly."""
+    return Layout(
+        _even(arch, s.pp * vpp), default_placement(schedule, s.pp, vpp), s.dp, s.tp, s.pp, s.cp, s.ep, s.etp, vpp,
+        s.sp, zero, s.shard_group, schedule, recompute,
+    )  # fmt: skip
+
+
+def refusal(setup: Setup, layout: Layout) -> str | None:
+    """Why the framework that the job names cannot run the layout; None when it can, or when any will do."""
+    names = RUNNERS if setup.runnable_by == "any" else (setup.runnable_by,)
+    found = []
+    for name in names:
+        reason = first_refusal(name, setup.proposal.arch, setup.proposal.training, layout)
+        if reason is None:
+            return None
+        found.append(f"{name} {reason}")
+    return "; ".join(found)
+
+
+def _schedules(proposal: Proposal, pp: int) -> list[tuple[Schedule, int]]:
+    """Schedules and chunks a rank that a pipeline of pp ranks may have."""
+    wanted = proposal.wanted
+    if pp == 1 and not wanted.placement:
+        return [(wanted.schedule or "1f1b", 1)]
+    most = len(unit_names(proposal.arch)) // pp
+    fixed = wanted.vpp
+    if wanted.stages is not None or wanted.placement is not None:
+        fixed = max(1, len(wanted.placement or wanted.stages or ()) // pp)
+    found: list[tuple[Schedule, int]] = []
+    for schedule in _PLAIN_FIRST if wanted.schedule is None else (wanted.schedule,):
+        several = [v for v in range(2, _MOST_CHUNKS + 1) if v * pp <= min(most * pp, proposal.arch.layers)]
+        if schedule in V_SHAPED:
+            chunks = [2] if most >= 2 else []
+        elif schedule in ("gpipe", "1f1b") or schedule == "zb-h1":
+            chunks = [1]
+        else:
+            chunks = several
+        if fixed is not None:
+            chunks = [fixed]
+        found += [(schedule, v) for v in chunks]
+    return found
+
+
+def _placement(proposal: Proposal, schedule: Schedule, pp: int, vpp: int) -> tuple[int, ...]:
+    if proposal.wanted.placement is not None:
+        return proposal.wanted.placement
+    if pp == 1:
+        return (0,) * vpp
+    return default_placement(schedule, pp, vpp if schedule not in V_SHAPED else 2)
+
+
+def _batches(proposal: Proposal, dp: int) -> list[tuple[int, int]]:
+    """(micro-batch, micro-batches) that satisfy the equation, large micro-batches first."""
+    wanted = proposal.wanted
+    found = [(b, proposal.global_batch // (b * dp)) for b in micro_batch_choices(proposal.global_batch, dp)]
+    return [(b, m) for b, m in reversed(found) if wanted.micro_batch in (None, b) and wanted.micro_batches in (None, m)]
+
+
+class _Refusals:
+    """Refusals remembered by what they depend on: which axes are used, not how large their degrees are."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.known: dict[tuple[object, ...], str | None] = {}
+
+    def __call__(self, layout: Layout) -> str | None:
+        partial = layout.shard_group is not None and layout.shard_group != layout.dp * layout.cp
+        key = (
+            layout.tp > 1, layout.pp, layout.cp > 1, layout.ep > 1, layout.etp == layout.tp, layout.sp, layout.zero,
+            partial, layout.schedule, layout.vpp, layout.recompute,
+        )  # fmt: skip
+        if key not in self.known:
+            self.known[key] = refusal(self.setup, layout)
+        return self.known[key]
+
+
+def _features(
+    setup: Setup, structure: Structure, refuse: _Refusals
+) -> Iterator[tuple[Schedule, int, Recompute, tuple[int, ...], str]]:
+    """Schedule, chunks, recompute and the ZeRO stages that the framework can run with them, and its first refusal."""
+    proposal = setup.proposal
+    wanted, arch = proposal.wanted, proposal.arch
+    replicas = structure.dp * structure.cp > 1
+    zeros = (0, 1, 2, 3) if replicas else (0,)
+    if wanted.zero is not None:
+        zeros = (wanted.zero,)
+    fixed_cut = wanted.stages is not None or wanted.placement is not None
+    for schedule, vpp in _schedules(proposal, structure.pp):
+        for recompute in RECOMPUTE if wanted.recompute is None else (wanted.recompute,):
+            runs, refused = [], ""
+            for zero in zeros:
+                if fixed_cut:
+                    placement = _placement(proposal, schedule, structure.pp, vpp)
+                    stages = wanted.stages or _even(arch, len(placement))
+                    layout = Layout(
+                        stages, placement, structure.dp, structure.tp, structure.pp, structure.cp, structure.ep,
+                        structure.etp, vpp, structure.sp, zero, structure.shard_group, schedule, recompute,
+                        wanted.recompute_layers,
+                    )  # fmt: skip
+                else:
+                    layout = _representative(arch, structure, zero, recompute, schedule, vpp)
+                    if wanted.recompute_layers is not None:
+                        layout = replace(layout, recompute_layers=wanted.recompute_layers)
+                reason = refuse(layout)
+                if reason is None:
+                    runs.append(zero)
+                else:
+                    refused = refused or reason
+            yield schedule, vpp, recompute, tuple(runs), refused
+
+
+def space(setup: Setup) -> Space:
+    """Enumerate every layout that the rules allow and the named framework can run, and count the rest with reasons."""
+    proposal = setup.proposal
+    groups: list[Group] = []
+    rules: dict[tuple[str, str], int] = {}
+    refused: dict[tuple[str, str], int] = {}
+    refuse = _Refusals(setup)
+    for bare in degrees(proposal):
+        structure = replace(bare, sp=_sequence_parallel(setup, bare))
+        wanted = replace(_with(proposal.wanted, structure), micro_batch=None, micro_batches=None)
+        errors = [p for p in judge(replace(proposal, wanted=wanted)) if p.severity == "error"]
+        if errors:
+            rules[structure.text(), f"[{errors[0].rule}] {errors[0].message}"] = 1
+            continue
+        batches = _batches(proposal, structure.dp)
+        if not batches:
+            rule = f"[batch-equation] a global batch of {proposal.global_batch} has no fitting micro-batch on this dp"
+            rules[structure.text(), rule] = 1
+            continue
+        for schedule, vpp, recompute, zeros, reason in _features(setup, structure, refuse):
+            if reason:
+                key = (structure.text(), reason)
+                refused[key] = refused.get(key, 0) + len(batches)
+            if not zeros:
+                continue
+            placement = _placement(proposal, schedule, structure.pp, vpp)
+            for micro_batch, micro_batches in batches:
+                own = structure.pp == 1 or proposal.wanted.placement is not None
+                if not own and micro_batch_rule(schedule, structure.pp, vpp, micro_batches) is not None:
+                    continue
+                groups.append(Group(structure, micro_batch, micro_batches, recompute, schedule, vpp, zeros, placement))
+    left_out = [Rejection(family, count, reason) for (family, reason), count in rules.items()]
+    left_out += _merged(refused)
+    return Space(tuple(groups), tuple(left_out))
+
+
+def _merged(refused: dict[tuple[str, str], int]) -> list[Rejection]:
+    """One rejection a reason, naming the families it hits."""
+    by_reason: dict[str, dict[str, int]] = {}
+    for (family, reason), count in refused.items():
+        by_reason.setdefault(reason, {})[family] = count
+    return [
+        Rejection(
+            next(iter(families)) + (f" and {len(families) - 1} more" if len(families) > 1 else ""),
+            sum(families.values()), reason,
+        )
+        for reason, families in by_reason.items()
+    ]  # fmt: skip
