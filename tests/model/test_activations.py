@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from meshwright.basics.quantities import GIB
 from meshwright.model.activations import boundary_bytes, logits_bytes, loss_bytes, unit_activation_bytes
 from meshwright.model.architecture import Architecture
+from meshwright.model.huggingface import architecture_of
 from meshwright.model.training import Training
 from meshwright.model.units import Unit, units_of
 
@@ -95,6 +96,51 @@ def test_the_loss_holds_scores_their_fp32_copy_and_the_gradient() -> None:
     assert loss_bytes(LLAMA_7B, BF16, 2, 4096, tp=4) * 4 == loss_bytes(LLAMA_7B, BF16, 2, 4096)
     assert loss_bytes(LLAMA_7B, BF16, 2, 4096, tp=4, vocab_parallel=False) == loss_bytes(LLAMA_7B, BF16, 2, 4096)
     assert loss_bytes(LLAMA_7B, BF16, 2, 4096, chunk=1024) * 8 == loss_bytes(LLAMA_7B, BF16, 2, 4096)
+
+
+SMALL = {"hidden_size": 128, "num_hidden_layers": 3, "num_attention_heads": 8, "intermediate_size": 384,
+         "vocab_size": 111}  # fmt: skip
+PLAIN_GPT2 = {"n_embd": 128, "n_layer": 3, "n_head": 8, "vocab_size": 111, "n_positions": 300, "resid_pdrop": 0,
+              "attn_pdrop": 0, "embd_pdrop": 0, "activation_function": "gelu"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("class_name", "settings", "precision"),
+    [
+        ("LlamaConfig", SMALL | {"num_key_value_heads": 8}, "fp32"),
+        ("LlamaConfig", SMALL | {"num_key_value_heads": 8}, "bf16"),
+        ("Qwen3Config", SMALL | {"num_key_value_heads": 8, "head_dim": 32}, "fp32"),
+        ("Gemma3TextConfig", SMALL | {"num_key_value_heads": 8, "head_dim": 16}, "fp32"),
+        ("GPT2Config", PLAIN_GPT2, "fp32"),
+    ],
+)
+def test_autograd_saves_what_is_counted(class_name: str, settings: dict[str, object], precision: str) -> None:
+    """Every storage that autograd keeps of one layer of the real module, but for the norms' statistics."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    config = getattr(transformers, class_name)(**settings)
+    arch = architecture_of(config.to_dict())
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
+    model.to(torch.bfloat16 if precision == "bf16" else torch.float32)
+    own = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())}
+    kept: dict[int, object] = {}
+    ends: list[int] = []
+
+    def keep(tensor: object) -> object:
+        if tensor.untyped_storage().data_ptr() not in own:  # type: ignore[attr-defined]
+            kept[tensor.untyped_storage().data_ptr()] = tensor  # type: ignore[attr-defined]
+        return tensor
+
+    layers = model.model.layers if hasattr(model, "model") else model.transformer.h
+    for layer in layers:
+        layer.register_forward_hook(lambda *_: ends.append(len(kept)))
+    batch, seq = 2, 256
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        model(torch.randint(0, arch.vocab, (batch, seq)), use_cache=False)
+    real = sum(tensor.untyped_storage().nbytes() for tensor in list(kept.values())[ends[0] : ends[1]])  # type: ignore[attr-defined]
+    recipe = Training(precision=precision)  # type: ignore[arg-type]
+    counted = sum(unit_activation_bytes(arch, unit, recipe, batch, seq, eager_norms=True) for unit in (ATTN, FFN))
+    assert real == pytest.approx(counted, rel=0.015)
 
 
 @given(st.sampled_from([1, 2, 4, 8]), st.integers(1, 8), st.sampled_from([128, 1024, 4096]), st.booleans())

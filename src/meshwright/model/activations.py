@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from meshwright.model.architecture import Architecture
+from meshwright.model.shapes import tensors_of
 from meshwright.model.training import Training
 from meshwright.model.units import Unit
 
@@ -50,12 +51,26 @@ def unit_activation_bytes(
     tp: int = 1,
     sp: bool = False,
     etp: int | None = None,
+    eager_norms: bool = False,
 ) -> int:
     """Bytes one tensor rank saves for backward of one unit and one micro-batch (for context parallelism pass the
     local `seq_len`). Logits and loss are apart: `loss_bytes`. With "full", a stage that begins in the middle of a
-    layer holds its received input too (`boundary_bytes`), which is not counted here. Balanced experts assumed."""
-    per_token = _PER_TOKEN[unit.kind](arch, training, recompute, tp, tp if sp else 1, tp if etp is None else etp)
+    layer holds its received input too (`boundary_bytes`), which is not counted here. Balanced experts assumed.
+    `eager_norms`: RMS norms written out in PyTorch operators, as in `transformers`, keep 4 bytes a value more."""
+    shards = tp if sp else 1
+    per_token = _PER_TOKEN[unit.kind](arch, training, recompute, tp, shards, tp if etp is None else etp)
+    if eager_norms and arch.norm == "rms" and (recompute == "none" or unit.kind == "head"):
+        per_token += _eager_norms(arch, unit, tp, shards)
     return round(per_token * micro_batch * seq_len)
+
+
+def _eager_norms(arch: Architecture, unit: Unit, tp: int, sp: int) -> float:
+    """In fp32 the normalised value beside input and output; in half precision also the input as an fp32 copy."""
+    wide = sum("norm" in tensor.name and tensor.shape == (arch.hidden,) for tensor in tensors_of(arch, unit))
+    extra = wide * arch.hidden / sp
+    if arch.qk_norm and unit.kind in ("attn", "layer"):
+        extra += (arch.heads / tp + max(arch.kv_heads / tp, 1)) * arch.head_dim
+    return _FP32 * extra
 
 
 def _embed(arch: Architecture, training: Training, recompute: Recompute, tp: int, sp: int, etp: int) -> float:
