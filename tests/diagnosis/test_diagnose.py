@@ -146,11 +146,22 @@ def test_plain_wall_time_on_shared_cores_is_not_believed(
 def test_a_replay_that_misses_predicts_nothing(planned: Callable[..., Plan], planted: Callable[..., Any]) -> None:
     run = planted(planned(SKEWED, micro_batches=32))
     line = run.timeline
-    first = line.micro_batch > 20
-    late = replace(line, start=line.start + 10**9 * 3 * first, end=line.end + 10**9 * 3 * first)
-    found = diagnose_timeline(late.select(line.step == 0), run.plan, run.measured)
-    assert kinds(found) == []
-    assert any("no gain is predicted" in text for text in found.abstained)
+    later = (line.micro_batch > 20) | (line.micro_batch < 0)
+
+    def stalled(wall_s: int) -> Diagnosis:
+        shift = 10**9 * wall_s * later
+        late = replace(line, start=line.start + shift, end=line.end + shift)
+        return diagnose_timeline(late.select(line.step == 0), run.plan, run.measured)
+
+    refused = stalled(11)  # of a step of about 20 s of wall time
+    assert kinds(refused) == []
+    assert any("no gain is predicted" in text for text in refused.abstained)
+    doubted = stalled(4)
+    assert doubted.findings[0].kind == "stage imbalance"
+    assert doubted.findings[0].confidence == "low"
+    low, _, high = doubted.findings[0].predicted_gain or (0.0, 0.0, 0.0)
+    assert high - low > 0.25
+    assert any("low confidence" in text for text in doubted.abstained)
 
 
 def test_no_collectives_is_not_zero_communication() -> None:

@@ -1,5 +1,6 @@
 """The diagnosis of a run, of a timeline or of trace files: what cost time, why, and what would cure it."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from meshwright.diagnosis.evidence import Evidence, gather
 from meshwright.diagnosis.imbalance import find_imbalance
 from meshwright.diagnosis.micro_batches import find_too_few_micro_batches
 from meshwright.diagnosis.recompute import find_needless_recompute
-from meshwright.diagnosis.replay import TRUSTED, Replay, replay_of
+from meshwright.diagnosis.replay import REFUSED, TRUSTED, Replay, replay_of
 from meshwright.diagnosis.stragglers import find_slow_ranks
 from meshwright.files.findings import Diagnosis, Finding
 from meshwright.files.plan import Plan
@@ -129,16 +130,23 @@ def _pipeline(evidence: Evidence, said: list[str]) -> tuple[Mapping[str, object]
         return {}, list(find_slow_ranks(evidence, None, said))
     bubble = bubble_of(evidence, replay)
     if replay.error > TRUSTED:
+        busy = "; another program may have kept the cores busy" if evidence.timeline.mode != "measured" else ""
+        refused = replay.error > REFUSED
         said.append(
             f"replaying the run's own actions gives {seconds_text(replay.step_s)} a step where "
-            f"{seconds_text(replay.observed_s)} were measured, {replay.error:.0%} off: no gain is predicted from it"
+            f"{seconds_text(replay.observed_s)} were measured, {replay.error:.0%} off{busy}: "
+            + ("no gain is predicted from it" if refused else "predicted gains are wide and of low confidence")
         )
-        return bubble, list(find_slow_ranks(evidence, None, said))
+        if refused:
+            return bubble, list(find_slow_ranks(evidence, None, said))
     slow = find_slow_ranks(evidence, replay, said)
     found = [find_needless_recompute(evidence, replay, said), find_too_few_micro_batches(evidence, replay, said)]
     if not _explained(slow, evidence, replay):
         found.append(find_imbalance(evidence, replay, said))
-    return bubble, [*slow, *(finding for finding in found if finding is not None)]
+    findings = [*slow, *(finding for finding in found if finding is not None)]
+    if replay.error > TRUSTED:
+        findings = [dataclasses.replace(finding, confidence="low") for finding in findings]
+    return bubble, findings
 
 
 def _explained(slow: Sequence[Finding], evidence: Evidence, replay: Replay) -> bool:
@@ -162,4 +170,4 @@ def _window_text(evidence: Evidence) -> str:
     steps = [window.step for window in evidence.windows]
     which = "all that was recorded, steps not marked" if steps[0] < 0 else f"steps {steps[0]}-{steps[-1]}"
     scale = f", wall time divided by {line.time_scale:g}" if line.time_scale != 1 else ""
-    return f"{which} ({len(steps)}), mean {seconds_text(evidence.step_s)} on {ranks}{scale}"
+    return f"{which} ({len(steps)}), median {seconds_text(evidence.step_s)} on {ranks}{scale}"

@@ -33,7 +33,7 @@ class Evidence:
     splits: tuple[RankSplit, ...]
     plan: Plan | None
     measured: MeasuredUnits | None
-    step_s: float  # mean window, device seconds
+    step_s: float  # median window, device seconds
     actions: Mapping[tuple[int, int, Action], ActionCost]  # (rank, stage, action)
     stage_ranks: Mapping[int, tuple[int, ...]]  # which ranks were seen computing a stage
 
@@ -67,7 +67,8 @@ def gather(timeline: Timeline, plan: Plan | None = None, measured: MeasuredUnits
     """The evidence in a timeline; plan and unit times where they are known."""
     clipped = without_waiting(timeline)
     windows = windows_of(clipped)
-    step_s = sum(w.length for w in windows) / max(1, len(windows)) / (1e9 * timeline.time_scale)
+    lengths = [window.length for window in windows]
+    step_s = float(np.median(lengths)) / (1e9 * timeline.time_scale) if lengths else 0.0
     actions = _action_costs(clipped, windows)
     stage_ranks: dict[int, tuple[int, ...]] = {}
     for rank, stage, _ in sorted(actions):

@@ -1,6 +1,7 @@
 """What-if: the run's own steps replayed by the event simulator, and replayed again with a change.
 
-The replay of what happened must come close to what was measured; else nothing is predicted from it.
+The replay of what happened must come close to what was measured: the miss widens every predicted range, and beyond a
+limit nothing is predicted from it.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,10 @@ from meshwright.predictor.pipeline import Simulation, simulate
 from meshwright.timeline.columns import Action, Kind
 
 TRUSTED = 0.10
-"""A replay that misses the measured step by more than this share predicts nothing."""
+"""A replay that misses the measured step by more than this share lowers the confidence of what it predicts."""
+
+REFUSED = 0.30
+"""Beyond this share nothing is predicted from it."""
 
 _KINDS = (Action.FORWARD, Action.BACKWARD, Action.INPUT_BACKWARD, Action.WEIGHT_BACKWARD)
 
@@ -142,7 +146,7 @@ def _hop_s(evidence: Evidence) -> float:
 
 
 def _fixed_s(evidence: Evidence) -> float:
-    """Mean seconds of a step before its first pipeline action and after its last."""
+    """Median seconds of a step before its first pipeline action and after its last."""
     line = evidence.timeline
     acts = (line.kind == Kind.COMPUTE) & np.isin(line.action, _KINDS)
     outside = []
@@ -150,4 +154,4 @@ def _fixed_s(evidence: Evidence) -> float:
         mine = acts & (line.step == window.step)
         if mine.any():
             outside.append(window.length - int(line.end[mine].max() - line.start[mine].min()))
-    return float(np.mean(outside)) / (1e9 * line.time_scale) if outside else 0.0
+    return float(np.median(outside)) / (1e9 * line.time_scale) if outside else 0.0
