@@ -52,7 +52,7 @@ def main(run: Path) -> None:
 
 
 def run_with_checkpoints(engine: Engine, options: TrainOptions, tokens: Path) -> None:
-    """All phases, from the newest checkpoint when resuming, with checkpoints as often as the options say and at the end.
+    """All phases; from the newest checkpoint when resuming, saving as often as the options say and at the end.
 
     Collective.
     """

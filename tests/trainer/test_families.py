@@ -1,0 +1,46 @@
+"""The table of families fails loudly, and rotary frequencies follow the published rules."""
+
+import json
+import math
+
+import pytest
+
+from meshwright.basics.errors import InputError
+from meshwright.trainer.models.families import FAMILIES, complaints, inverse_frequencies, numerics
+
+from .plans import TINY, variant
+
+
+def test_unknown_family_names_those_that_can_be_trained() -> None:
+    with pytest.raises(InputError) as caught:
+        numerics(variant(family="lama"))
+    said = str(caught.value)
+    assert "did you mean 'llama'?" in said
+    assert all(family in said for family in FAMILIES)
+
+
+def test_every_feature_out_of_reach_is_listed_at_once() -> None:
+    wrong = variant(
+        family="falcon", experts=8, active_experts=2, gated=False, norm="layer", positions="alibi",
+        parallel_residual=True, sliding_window=128, head_dim=15,
+    )  # fmt: skip
+    fields = {complaint.field.removeprefix("model.") for complaint in complaints(wrong)}
+    assert fields == {
+        "family", "experts", "gated", "norm", "positions", "parallel_residual", "sliding_window", "head_dim",
+    }  # fmt: skip
+    assert complaints(TINY) == ()
+
+
+def test_config_overrides_the_familys_defaults(tmp_path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"rope_theta": 5e5, "rms_norm_eps": 1e-5}))
+    rules = numerics(variant(config_path=str(tmp_path)))
+    assert (rules.rope_theta, rules.norm_eps, rules.initializer_range) == (5e5, 1e-5, 0.02)
+    (tmp_path / "config.json").write_text(json.dumps({"rope_scaling": {"rope_type": "yarn", "factor": 4}}))
+    with pytest.raises(InputError, match="yarn"):
+        numerics(variant(config_path=str(tmp_path)))
+
+
+def test_plain_rotary_frequencies() -> None:
+    found = inverse_frequencies(64, numerics(TINY))
+    assert found[0] == 1.0
+    assert math.isclose(found[-1], 10_000 ** (-62 / 64))
