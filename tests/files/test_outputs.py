@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from meshwright.files import outputs as out
-from meshwright.files.convert import check_output, diagnose_output, plan_entry, train_output, why_output
+from meshwright.files.convert import check_output, diagnose_output, plan_entry, train_output
 from meshwright.files.document import LATER, VERBS, schema_markdown
 from meshwright.files.findings import Diagnosis, Finding, RankSplit
 from meshwright.files.job import parse_job
@@ -103,13 +103,6 @@ def test_a_plan_without_a_prediction_has_no_figures() -> None:
     plan = plan_of(parse_job(JOB))
     with pytest.raises(ValueError, match="no prediction"):
         plan_entry(plan, (), "")
-
-
-def test_why_puts_the_largest_difference_first() -> None:
-    answer = why_output(predicted(), predicted(step_s=1.2, bubble_s=0.2))
-    assert answer.terms[0].term == "bubble"
-    assert answer.terms[0].difference_s == pytest.approx(-0.3)
-    assert answer.second_step_time_s == 1.2
 
 
 def test_check_separates_errors_from_warnings() -> None:

@@ -12,11 +12,12 @@ from meshwright.files.convert import (
     diagnose_output,
     finding_part,
     memory_output,
+    nearby_part,
     plan_entry,
     plan_figures,
     predict_output,
+    prediction_of,
     train_output,
-    why_output,
 )
 from meshwright.files.plan import Plan
 from meshwright.files.plan_toml import read_plan, write_plan
@@ -42,11 +43,13 @@ def _target(path: Path, inputs: Sequence[PathLike]) -> Path:
 
 
 def check(file: PathLike, overrides: Sequence[str] = ()) -> out.CheckOutput:
-    """Judge a job or plan by all rules."""
+    """Judge a job or plan by all rules, and predict what could be chosen instead."""
+    from meshwright.cli.nearby import nearby
     from meshwright.layout.rules import judge
 
     setup = read_setup(file, overrides)
-    return check_output(setup.proposal, judge(setup.proposal))
+    problems = judge(setup.proposal)
+    return check_output(setup.proposal, problems, [nearby_part(*found) for found in nearby(setup, problems)])
 
 
 def _runners(plan: Plan) -> tuple[str, ...]:
@@ -93,8 +96,19 @@ def predict(file: PathLike, overrides: Sequence[str] = ()) -> out.PredictOutput:
 
 
 def why(first: PathLike, second: PathLike, overrides: Sequence[str] = ()) -> out.WhyOutput:
-    """Two plans term by term."""
-    return why_output(_predicted(first, overrides), _predicted(second, overrides))
+    """Two plans term by term, the largest difference first."""
+    from meshwright.layout.degrees import describe
+    from meshwright.planner.explain import why as terms_of
+
+    one, two = _predicted(first, overrides), _predicted(second, overrides)
+    terms = [
+        out.TermPart(term=term.name, first_s=term.first_s, second_s=term.second_s, difference_s=term.difference_s)
+        for term in terms_of(one, two)
+    ]
+    return out.WhyOutput(
+        mode="predicted", first=describe(one.layout), second=describe(two.layout), terms=terms,
+        first_step_time_s=prediction_of(one).step_time_s, second_step_time_s=prediction_of(two).step_time_s,
+    )  # fmt: skip
 
 
 def train(

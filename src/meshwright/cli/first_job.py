@@ -1,16 +1,20 @@
 """The job that `init` writes: this machine's devices, a small model that trains on them, and every key explained."""
 
 from meshwright.basics.quantities import GIB
-from meshwright.cluster.local import local_cluster
+from meshwright.cluster.local import available_devices, local_cluster
+
+_FEWEST_WORKERS = 2  # CPU workers: one alone has no layout to choose
 
 
 def detected() -> dict[str, object]:
-    """What this machine has: kind and number of devices, GiB each."""
-    cluster = local_cluster(2, None)
-    gpu = cluster.device.kind == "gpu"
+    """What this machine has: its GPUs, or its cores as workers, and the GiB of each."""
+    gpus = available_devices()
+    cluster = local_cluster(gpus)
+    if cluster.device.kind == "cpu" and gpus < _FEWEST_WORKERS:
+        gpus = _FEWEST_WORKERS
+        cluster = local_cluster(gpus)
     return {
-        "device": cluster.device.name, "kind": cluster.device.kind, "cores": cluster.cores,
-        "gpus": cluster.gpus if gpu else max(2, cluster.cores or 2),
+        "device": cluster.device.name, "kind": cluster.device.kind, "cores": cluster.cores, "gpus": gpus,
         "memory_gib": round(cluster.memory_bytes / GIB, 1),
     }  # fmt: skip
 

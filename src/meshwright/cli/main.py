@@ -65,7 +65,13 @@ def build() -> typer.Typer:
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; returns the exit code."""
     command = typer.main.get_command(build())
-    return guarded(lambda given: command.main(list(given), prog_name="meshwright", standalone_mode=False), arguments)
+
+    def verb(given: Sequence[str]) -> None:
+        # Not `command.main`, which turns a closed pipe into an exit code of its own.
+        with command.make_context("meshwright", list(given)) as context:
+            command.invoke(context)
+
+    return guarded(verb, arguments)
 
 
 def main() -> None:

@@ -37,6 +37,14 @@ def _os_error(error: OSError) -> str:
     return f"meshwright: {name}{error.strerror or error}"
 
 
+def _exit_code(command: Callable[[Sequence[str]], object], arguments: Sequence[str]) -> int:
+    try:
+        command(arguments)
+    except typer.Exit as ended:
+        return ended.exit_code
+    return 0
+
+
 def guarded(command: Callable[[Sequence[str]], object], arguments: Sequence[str]) -> int:
     """Run a command line and return its exit code. Nothing escapes but a defect of ours, which shows its traceback."""
     as_json = "--json" in arguments
@@ -44,9 +52,9 @@ def guarded(command: Callable[[Sequence[str]], object], arguments: Sequence[str]
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = command(arguments)
+        code = _exit_code(command, arguments)
         sys.stdout.flush()
-        return code if isinstance(code, int) else 0
+        return code
     except InputError as error:
         return _error(error.exit_code, f"meshwright: {error}", as_json, error.complaints)
     except (AnswerIsNo, RunFailed) as error:

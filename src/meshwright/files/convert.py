@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 from meshwright.basics.quantities import GIB
 from meshwright.files.findings import Diagnosis, Finding
@@ -13,14 +14,13 @@ from meshwright.files.outputs import (
     LayoutPart,
     MemoryOutput,
     MemoryStagePart,
+    NearbyPart,
     PlanEntry,
     PlanFigures,
     PredictOutput,
     ProblemPart,
     RankPart,
-    TermPart,
     TrainOutput,
-    WhyOutput,
 )
 from meshwright.files.plan import Plan
 from meshwright.files.prediction import Prediction
@@ -45,7 +45,17 @@ def _problem(problem: Problem) -> ProblemPart:
     )
 
 
-def check_output(proposal: Proposal, problems: Sequence[Problem]) -> CheckOutput:
+def nearby_part(kind: Literal["neighbour", "plain"], plan: Plan) -> NearbyPart:
+    """One predicted layout beside what was asked."""
+    found = prediction_of(plan)
+    return NearbyPart(
+        mode=found.mode, kind=kind, layout=describe(plan.layout), micro_batch=plan.batch.micro_batch,
+        micro_batches=plan.batch.micro_batches, step_time_s=found.step_time_s,
+        tokens_per_s_per_gpu=found.tokens_per_s_per_gpu, memory_gib=found.worst_memory.total / GIB,
+    )  # fmt: skip
+
+
+def check_output(proposal: Proposal, problems: Sequence[Problem], nearby: Sequence[NearbyPart] = ()) -> CheckOutput:
     """Errors and warnings apart, with the batch and the fixed part of the layout."""
     wanted = proposal.wanted
     errors = [_problem(problem) for problem in problems if problem.severity == "error"]
@@ -62,7 +72,7 @@ def check_output(proposal: Proposal, problems: Sequence[Problem]) -> CheckOutput
     layout: dict[str, object] = {key: getattr(wanted, key) for key in keys}
     layout["stages"] = None if wanted.stages is None else [list(compact(units)) for units in wanted.stages]
     return CheckOutput(
-        valid=not errors, problems=errors, batch=batch, layout=layout,
+        valid=not errors, problems=errors, batch=batch, layout=layout, nearby=list(nearby),
         warnings=[_problem(problem) for problem in problems if problem.severity == "warning"],
     )  # fmt: skip
 
@@ -100,24 +110,6 @@ def plan_entry(plan: Plan, runnable_by: Sequence[str], why: str) -> PlanEntry:
 def predict_output(plan: Plan, runnable_by: Sequence[str], why: str) -> PredictOutput:
     """One entry of `plans` on its own."""
     return PredictOutput.model_validate({**_figures(plan, runnable_by), "why": why})
-
-
-def why_output(first: Plan, second: Plan) -> WhyOutput:
-    """The terms of both predictions side by side, the largest difference first."""
-    one, two = prediction_of(first), prediction_of(second)
-    names = [*one.terms, *(name for name in two.terms if name not in one.terms)]
-    terms = [
-        TermPart(
-            term=name, first_s=one.terms.get(name, 0.0), second_s=two.terms.get(name, 0.0),
-            difference_s=two.terms.get(name, 0.0) - one.terms.get(name, 0.0),
-        )
-        for name in names
-    ]  # fmt: skip
-    return WhyOutput(
-        mode=one.mode, first=describe(first.layout), second=describe(second.layout),
-        first_step_time_s=one.step_time_s, second_step_time_s=two.step_time_s,
-        terms=sorted(terms, key=lambda term: -abs(term.difference_s)),
-    )  # fmt: skip
 
 
 def memory_output(plan: Plan, advice: Sequence[str] = ()) -> MemoryOutput:

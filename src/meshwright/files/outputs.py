@@ -44,6 +44,19 @@ class BatchPart(Part):
     equation: str
 
 
+class NearbyPart(Part):
+    """A legal layout next to what was asked, or plain data parallelism on the same devices; predicted."""
+
+    mode: Mode
+    kind: Literal["neighbour", "plain"]
+    layout: str
+    micro_batch: int
+    micro_batches: int
+    step_time_s: float
+    tokens_per_s_per_gpu: float
+    memory_gib: float = Field(description="of the pipeline rank that needs most")
+
+
 class CheckOutput(Output):
     """check: is this job or plan valid, and what is wrong or wasteful about it?"""
 
@@ -52,6 +65,7 @@ class CheckOutput(Output):
     warnings: list[ProblemPart]
     batch: BatchPart
     layout: dict[str, Any] = Field(description="the fixed keys of [layout]; null: free")
+    nearby: list[NearbyPart] = Field(description="what to choose instead, when a problem asks for another layout")
 
 
 class MemoryStagePart(Part):

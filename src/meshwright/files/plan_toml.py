@@ -20,9 +20,9 @@ from meshwright.files.setup import Setup
 from meshwright.files.tables import FORMAT, ModelTable, PredictionTable
 from meshwright.layout.batch import Batch, equation, nearest_global, solve
 from meshwright.layout.degrees import Layout
-from meshwright.layout.problem import Problem
+from meshwright.layout.problem import Problem, problem_of
 from meshwright.layout.proposal import Wanted
-from meshwright.layout.rules import judge
+from meshwright.layout.rules import LEGALITY
 from meshwright.layout.schedules import default_placement
 from meshwright.model.architecture import Architecture
 from meshwright.model.units import compact, units_of
@@ -79,10 +79,13 @@ def _layout_of(arch: Architecture, wanted: Wanted) -> Layout:
 
 
 def plan_of(job: Job) -> Plan:
-    """The plan that a job states. Raises InputError naming the missing keys, and AnswerIsNo when a rule is broken."""
+    """The plan that a job states. Raises InputError naming the missing keys, and AnswerIsNo when the layout cannot run.
+
+    Whether it fits in memory is the predictor's question, and no reason to refuse here.
+    """
     setup = setup_of(job)
     wanted = setup.proposal.wanted
-    broken = refusal(judge(setup.proposal))
+    broken = refusal([problem_of(rule, setup.proposal) for rule in LEGALITY if not rule.holds(setup.proposal)])
     if broken:
         raise AnswerIsNo(broken)
     missing = missing_keys(wanted)
@@ -142,7 +145,11 @@ def _model_table(arch: Architecture, folder: Path | None) -> dict[str, Any]:
 
 def _cluster_table(setup: Setup, folder: Path | None) -> dict[str, Any]:
     cluster = setup.proposal.cluster
-    sizes = {"gpus": cluster.gpus, "gpus_per_node": cluster.gpus_per_node, "memory_gib": cluster.memory_bytes / GIB}
+    limited = cluster.memory_bytes != cluster.device.memory_bytes
+    sizes = {
+        "gpus": cluster.gpus, "gpus_per_node": cluster.gpus_per_node,
+        "memory_gib": cluster.memory_bytes / GIB if limited else None,
+    }  # fmt: skip
     if cluster.local:
         return {"gpu": LOCAL, **sizes}
     links = {
@@ -197,7 +204,7 @@ def plan_text(plan: Plan, folder: Path | None = None) -> str:
         "claims": claims,
         "prediction": None if plan.prediction is None else _prediction_table(plan.prediction),
     }  # fmt: skip
-    return tomli_w.dumps(_toml({name: table for name, table in tables.items() if table not in ({}, None)}))
+    return tomli_w.dumps({name: table for name, table in _toml(tables).items() if table != {}})
 
 
 def write_plan(plan: Plan, path: Path | str) -> None:

@@ -20,6 +20,7 @@ from meshwright.reports.terminal_parts import (
 
 View = Sequence[RenderableType]
 
+_LEFT_OUT = 6  # families that are listed
 _SHORT = {"gradients": "grads", "optimizer": "optim", "activations": "acts", "communication": "comm"}
 
 
@@ -39,13 +40,32 @@ def check_view(answer: out.CheckOutput) -> View:
     return [
         *_problems("error", "bold red", answer.problems),
         *_problems("warning", "bold yellow", answer.warnings),
+        *_nearby(answer.nearby),
         Text(answer.batch.equation),
         Text.assemble(verdict, counts),
     ]
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def _nearby(found: Sequence[out.NearbyPart]) -> View:
+    """What to choose instead, and how much plain data parallelism would gain."""
+    if not found:
+        return []
+    grid = table(["layout", "step", "tok/s/GPU", "GiB"], left=("layout",))
+    for one in found:
+        words = f"{one.layout}, micro-batch {one.micro_batch} × {one.micro_batches}"
+        grid.add_row(words, seconds_text(one.step_time_s), f"{one.tokens_per_s_per_gpu:,.0f}", f"{one.memory_gib:.1f}")
+    near = min((one.step_time_s for one in found if one.kind == "neighbour"), default=None)
+    simple = min((one.step_time_s for one in found if one.kind == "plain"), default=None)
+    rows: list[RenderableType] = [heading("instead (predicted)"), grid]
+    if near is not None and simple is not None:
+        gain = 1 - simple / near
+        words = f"{abs(gain):.0%} {'less' if gain > 0 else 'more'} time a step than the fastest of the others"
+        rows.append(Text(f"plain data parallelism: {words} (predicted)"))
+    return rows
+
+
+def _count(number: int, noun: str, plural: str = "") -> str:
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def memory_view(answer: out.MemoryOutput) -> View:
@@ -87,10 +107,23 @@ def plan_view(answer: out.PlanOutput) -> View:
     return [
         heading(seconds),
         grid,
-        *bullets([f"{number}. {plan.why}" for number, plan in enumerate(answer.plans, 1)], mark=""),
+        *[row for number, plan in enumerate(answer.plans, 1) for row in bullets([plan.why], mark=f"{number}  ")],
         *([Text("stages of the first: " + stages_text(best.stages))] if len(best.stages) > 1 else []),
         Text("the first can be run by: " + (", ".join(best.runnable_by) or "no framework that is known")),
-        *bullets([f"left out: {r.family} ({r.count:,}): {r.reason}" for r in answer.rejected], mark=""),
+        *_left_out(answer.rejected),
+    ]
+
+
+def _left_out(rejected: Sequence[out.RejectedPart]) -> View:
+    """The first families that were left out, and how many there are beyond them."""
+    if not rejected:
+        return []
+    more = len(rejected) - _LEFT_OUT
+    rest = f"and {_count(more, 'more family', 'more families')}: --json lists all" if more > 0 else ""
+    return [
+        heading("left out"),
+        *bullets([f"{r.family} ({_count(r.count, 'layout')}): {r.reason}" for r in rejected[:_LEFT_OUT]]),
+        *([Text(rest)] if rest else []),
     ]
 
 

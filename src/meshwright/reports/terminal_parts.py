@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 
 from rich import box
 from rich.console import RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -29,8 +28,15 @@ def table(columns: Sequence[str], left: Sequence[str] = ()) -> Table:
 
 
 def bullets(lines: Iterable[str], indent: int = 0, mark: str = "- ") -> list[RenderableType]:
-    """Lines that wrap under their own start."""
-    return [Padding(Text(mark + line), (0, 0, 0, indent)) for line in lines]
+    """Lines that wrap under their own start. `mark` stands before each, `indent` spaces in."""
+    found: list[RenderableType] = []
+    for line in lines:
+        grid = Table.grid()
+        grid.add_column(no_wrap=True)
+        grid.add_column(overflow="fold")
+        grid.add_row(Text(" " * indent + mark), Text(line))
+        found.append(grid)
+    return found
 
 
 def ms(seconds: float) -> str:
