@@ -125,6 +125,22 @@ def test_without_unit_times_the_stage_is_still_named(planned: Callable[..., Plan
     assert any("cannot be told from a heavy stage" in line for line in found.abstained)
 
 
+def test_unit_times_that_do_not_add_up_only_share_out_the_actions(
+    planned: Callable[..., Plan], planted: Callable[..., Any]
+) -> None:
+    run = planted(planned(SKEWED, micro_batches=32))
+    tenth = {
+        name: replace(time, forward_s=time.forward_s / 10, backward_s=time.backward_s / 10)
+        for name, time in run.measured.units.items()
+    }
+    found = diagnose_timeline(run.timeline, run.plan, replace(run.measured, units=tenth))
+    exact = diagnose_timeline(run.timeline, run.plan, run.measured)
+    assert found.findings[0].kind == "stage imbalance"
+    assert found.findings[0].confidence == "medium"
+    assert found.findings[0].evidence["unit_times"] == "actions measured, shared out by measured units"
+    assert found.findings[0].share == pytest.approx(exact.findings[0].share, abs=0.01)
+
+
 def test_stages_that_share_a_rank(planned: Callable[..., Plan], planted: Callable[..., Any]) -> None:
     stages = [["embed", "layers.0-3"], ["layers.4"], ["layers.5"], ["layers.6-7", "head"]]
     run = planted(planned(stages, placement=(0, 1, 0, 1), schedule="interleaved", micro_batches=32))

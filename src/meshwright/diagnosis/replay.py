@@ -26,6 +26,8 @@ REFUSED = 0.30
 
 _KINDS = (Action.FORWARD, Action.BACKWARD, Action.INPUT_BACKWARD, Action.WEIGHT_BACKWARD)
 
+_ADD_UP = (0.7, 1.1)  # units over actions: beyond this, unit times only say how an action is shared out
+
 Costs = tuple[tuple[float, ...], ...]
 """Device seconds of one micro-batch: forward, backward, input backward, weight backward; each by stage."""
 
@@ -35,8 +37,8 @@ class Replay:
     """A run's step as the simulator repeats it. Seconds are device seconds.
 
     `costs` are the measured actions; `overhead` is what they took beyond the units of the stage; `scale` converts a
-    unit's cost to what was seen, where the units were not measured themselves. `fixed_s` lies outside the pipeline:
-    before the first action and after the last, gradient exchange and optimizer included.
+    unit's cost to what was seen, where units were not measured or do not add up to the actions. `fixed_s` lies
+    outside the pipeline: before the first action and after the last, gradient exchange and optimizer included.
     """
 
     plan: Plan
@@ -57,6 +59,13 @@ class Replay:
     def step_with(self, costs: Costs, plan: Plan | None = None) -> float:
         """Seconds of a step with those costs."""
         return self.simulated(costs, plan).makespan_s + self.fixed_s
+
+    @property
+    def unit_times(self) -> str:
+        """Where the times of units come from, for people."""
+        if self.measured is None:
+            return "actions measured, shared out by the predictor"
+        return "actions measured, shared out by measured units" if self.scale else "measured"
 
     @property
     def step_s(self) -> float:
@@ -113,12 +122,13 @@ def replay_of(evidence: Evidence) -> Replay | str:
     )
     units = unit_costs(plan.setup, plan.layout, plan.batch, evidence.measured)
     sums = _by_stage(units, plan, {})
+    totals = [sum(row[s] for row in costs if row) for s in stages]
+    known = [sum(row[s] for row, cost in zip(sums, costs, strict=True) if cost) for s in stages]
+    add_up = evidence.measured is not None and _ADD_UP[0] <= sum(known) / max(sum(totals), 1e-12) <= _ADD_UP[1]
     scale: dict[str, float] = {}
-    if evidence.measured is None:
+    if not add_up:
         for s in stages:
-            total = sum(row[s] for row in costs if row)
-            known = sum(row[s] for row, cost in zip(sums, costs, strict=True) if cost)
-            scale.update(dict.fromkeys(plan.layout.stages[s], total / known if known > 0 else 1.0))
+            scale.update(dict.fromkeys(plan.layout.stages[s], totals[s] / known[s] if known[s] > 0 else 1.0))
         sums = _by_stage(units, plan, scale)
     filled = tuple(row or instead for row, instead in zip(costs, sums, strict=True))
     overhead = tuple(tuple(c - u for c, u in zip(row, own, strict=True)) for row, own in zip(filled, sums, strict=True))
