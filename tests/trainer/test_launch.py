@@ -17,9 +17,10 @@ from meshwright.basics.figures import Constant
 from meshwright.cluster.device import Device
 from meshwright.files.plan import Plan
 from meshwright.files.run import RunFolder, StepMetrics
-from meshwright.files.run_io import append_metrics, read_environment, read_result
+from meshwright.files.run_io import append_metrics, read_environment, read_metrics, read_result
 from meshwright.files.strict_json import dump
-from meshwright.trainer.launch import train
+from meshwright.trainer.checkpoint_files import Manifest, folder_of
+from meshwright.trainer.launch import resumed, train, with_dilation
 from meshwright.trainer.options import Phase, TrainOptions, read_options
 from meshwright.trainer.outcome import measured_windows, result_of
 from meshwright.trainer.watch import Watch
@@ -126,7 +127,8 @@ PROGRAM = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[3])
-from meshwright.trainer.launch import train
+from meshwright.trainer.checkpoint_files import Manifest, folder_of
+from meshwright.trainer.launch import resumed, train, with_dilation
 from meshwright.trainer.options import Phase, TrainOptions
 from plans import plan
 options = TrainOptions(Path(sys.argv[1]), (Phase("measured", 9),), Path(sys.argv[2]))
@@ -203,8 +205,9 @@ def test_fewer_cores_than_ranks_is_a_note(options: TrainOptions, monkeypatch: py
 
 
 def test_a_plan_for_gpus_that_are_not_here(options: TrainOptions, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("meshwright.trainer.preflight.gpu_names", lambda: ())
-    with pytest.raises(InputError, match="needs 2 x A100-40GB-SXM, this machine shows 0 GPUs"):
+    monkeypatch.setattr("meshwright.trainer.preflight.visible_gpus", lambda: ())
+    monkeypatch.setattr("meshwright.trainer.preflight.gpu_names", lambda: ("A100, 40960 MiB, 580.1",))
+    with pytest.raises(InputError, match="needs 2 x A100-40GB-SXM, this machine shows 1 GPUs"):
         train(on_gpus(plan(dp=2)), options, quiet, worker=WORKER)
 
 
@@ -238,11 +241,56 @@ def test_nothing_to_resume(options: TrainOptions) -> None:
     assert not options.run.exists()
 
 
+def interrupted(run: Path, done: int, steps_written: int) -> RunFolder:
+    """A run with a complete checkpoint of step `done` and metrics that go further and end in half a line."""
+    folder = RunFolder(run)
+    checkpoint = folder_of(folder.checkpoints, done)
+    checkpoint.mkdir(parents=True)
+    dump(Manifest(done, {}), checkpoint / "manifest.json")
+    for step in steps(*[("measured", 0, 5.0, False)] * steps_written):
+        append_metrics(folder.metrics, step)
+    with folder.metrics.open("a") as stream:
+        stream.write('{"step": ')
+    (run / "logs").mkdir()
+    (run / "logs" / "rank00000.err").write_text("why it ended")
+    return folder
+
+
+def test_a_resumed_run_forgets_what_its_checkpoint_does_not_hold(tmp_path: Path) -> None:
+    folder = interrupted(tmp_path / "run", 2, 4)
+    assert resumed(tmp_path / "run", 5) == (folder, 2)
+    assert [step.step for step in read_metrics(folder.metrics)] == [1, 2]
+    assert (tmp_path / "run" / "logs-1" / "rank00000.err").read_text() == "why it ended"
+    with pytest.raises(InputError, match=r"training\.steps = 2: all steps are done: .* of step 2 \(more than 2\)"):
+        resumed(tmp_path / "run", 2)
+
+
+@pytest.mark.slow
+def test_a_resumed_run_is_measured_by_its_new_steps(options: TrainOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_SKIP", "4")
+    interrupted(options.run, 4, 6)
+    said: list[str] = []
+    result = train(plan(), replace(options, resume=True), said.append, worker=WORKER)
+    assert result.run == str(options.run)
+    assert said[0] == f"resuming {options.run} after step 4"
+    assert (result.steps, result.loss) == (7, 6.3)
+    np.testing.assert_allclose(result.windows, (0.65,))  # steps 6 and 7; those of 5 s belong to the first attempt
+
+
+def test_a_dilated_phase_gets_a_factor_that_suits_the_machine(
+    options: TrainOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("meshwright.trainer.launch.usable_cores", lambda: 2)
+    dilated = replace(options, phases=(Phase("measured", 1), Phase("dilated", 1)))
+    assert with_dilation(dilated, 8).dilation == 8.0  # twice the ranks a core
+    assert with_dilation(replace(dilated, dilation=3.0), 8).dilation == 3.0
+    assert with_dilation(options, 8).dilation is None
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"phases": ()}, "phases: at least one phase is needed"),
-        ({"phases": (Phase("dilated", 1),)}, "dilation: is needed by a dilated phase"),
         ({"phases": (Phase("emulated", 0),)}, "unit_costs: is needed by an emulated phase"),
         ({"phases": (Phase("predicted", 1),)}, "cannot be run"),
         ({"dilation": 0.5}, "dilation = 0.5: must be at least 1"),
@@ -263,10 +311,18 @@ def steps(*rows: tuple[str, int, float, bool]) -> list[StepMetrics]:
 
 
 def test_which_steps_count() -> None:
-    rows = [("measured", 0, 9.0, False)] * 3 + [("dilated", 1, w, False) for w in (8.0, 4.0, 4.8)]
-    rows += [("dilated", 2, w, False) for w in (4.4, 4.0)] + [("dilated", 3, 400.0, True)]
-    assert measured_windows(steps(*rows)) == ((1.0, 1.2), (1.1, 1.0))
-    assert measured_windows(steps(("measured", 0, 2.0, True))) == ((2.0,),)
+    def counted(*rows: tuple[str, int, float, bool]) -> list[list[int]]:
+        return [[step.step for step in window] for window in measured_windows(steps(*rows))]
+
+    warm, dilated = (
+        [("measured", 0, 9.0, False)] * 3,
+        [("dilated", 1, 8.0, False)] * 3 + [("dilated", 2, 4.0, False)] * 2,
+    )
+    traced = [("measured", 3, 400.0, True)] * 3
+    assert counted(*warm) == [[2, 3]]
+    assert counted(*warm, *dilated) == [[5, 6], [7, 8]]
+    assert counted(*warm, *dilated, *traced) == [[5, 6], [7, 8]]
+    assert counted(*traced) == [[2, 3]]
 
 
 def test_device_seconds_and_mfu(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from meshwright.basics.errors import Complaint, InputError, bad_input
 from meshwright.files.findings import Diagnosis
 from meshwright.files.run import MeasuredUnits, RankMemory, RunFolder, RunResult, StepMetrics
-from meshwright.files.strict_json import dump, from_json, load, load_as, to_json
+from meshwright.files.strict_json import dump, from_json, load, load_as, to_json, write_whole
 
 
 def new_run(root: Path, name: str) -> RunFolder:
@@ -43,6 +43,11 @@ def append_metrics(path: Path, line: StepMetrics) -> None:
         os.write(descriptor, data)
     finally:
         os.close(descriptor)
+
+
+def write_metrics(steps: Sequence[StepMetrics], path: Path) -> None:
+    """Write a whole `metrics.jsonl` in place of what is there."""
+    write_whole(path, "".join(json.dumps(to_json(step), allow_nan=False) + "\n" for step in steps))
 
 
 def read_metrics(path: Path) -> tuple[StepMetrics, ...]:

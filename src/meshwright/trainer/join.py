@@ -42,7 +42,7 @@ def join(
     )  # fmt: skip
     if member.rank == 0:
         try:
-            folder, ready = prepare_run(plan, options, progress)
+            folder, ready, since = prepare_run(plan, options, progress)
         except BaseException:
             store.set(_RUN, "")
             raise
@@ -51,7 +51,7 @@ def join(
         watch.skip_existing()
         with _watching(watch):
             _work(worker, folder.root, member)
-        result = finish(plan, folder, ready)
+        result = finish(plan, folder, ready, since)
         store.set(_DONE, "1")
         _wait_for_others(store, member.world)
         return result

@@ -8,14 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from meshwright.basics.errors import RunFailed, bad_input
+from meshwright.cluster.machine import usable_cores
 from meshwright.files.plan import Plan
 from meshwright.files.plan_toml import write_plan
 from meshwright.files.run import RunFolder, RunResult
-from meshwright.files.run_io import new_run, write_environment, write_result
-from meshwright.trainer.checkpoint_files import latest
+from meshwright.files.run_io import new_run, read_metrics, write_environment, write_metrics, write_result
+from meshwright.trainer.checkpoint_files import latest, read_manifest
+from meshwright.trainer.clock import default_dilation
 from meshwright.trainer.data import check_enough, open_tokens, prepare
 from meshwright.trainer.environment import environment
-from meshwright.trainer.failure import explain, failures_file
+from meshwright.trainer.failure import explain
 from meshwright.trainer.membership import membership
 from meshwright.trainer.options import TrainOptions, check_options, write_options
 from meshwright.trainer.outcome import result_of
@@ -38,6 +40,7 @@ def train(plan: Plan, options: TrainOptions, progress: Callable[[str], None], *,
     Raises InputError before anything is started, RunFailed when the run failed; on KeyboardInterrupt the ranks are
     ended first.
     """
+    options = with_dilation(options, plan.layout.world)
     check_options(options)
     check_packages()
     member = membership(os.environ, plan.layout.world)
@@ -46,23 +49,38 @@ def train(plan: Plan, options: TrainOptions, progress: Callable[[str], None], *,
 
         return join(plan, options, progress, member, worker)
     check_machine(plan, options, progress)
-    folder, ready = prepare_run(plan, options, progress)
+    folder, ready, since = prepare_run(plan, options, progress)
     watch = Watch(folder.metrics, plan.layout.world, ready.steps, ready.log_every, progress)
     watch.skip_existing()
     run_ranks(plan.layout.world, folder, watch, worker)
-    return finish(plan, folder, ready)
+    return finish(plan, folder, ready, since)
 
 
-def prepare_run(plan: Plan, options: TrainOptions, progress: Callable[[str], None]) -> tuple[RunFolder, TrainOptions]:
-    """Prepare the data, then make the run folder with all that the ranks read; the folder and the completed options.
+def with_dilation(options: TrainOptions, world: int) -> TrainOptions:
+    """The options with a K that suits this machine, when a dilated phase needs one and none is given."""
+    if options.dilation is not None or all(phase.mode != "dilated" for phase in options.phases):
+        return options
+    return replace(options, dilation=default_dilation(world, usable_cores()))
 
-    Raises InputError for text that does not fill a step, and for a folder that cannot be written.
+
+def prepare_run(
+    plan: Plan, options: TrainOptions, progress: Callable[[str], None]
+) -> tuple[RunFolder, TrainOptions, int]:
+    """Prepare the data, then make the run folder with all that the ranks read. Returns the folder, the completed
+    options and the steps that are already done (those of the checkpoint when resuming).
+
+    Raises InputError for text that does not fill a step, for a folder that cannot be written, and for nothing to
+    resume.
     """
     arch, batch = plan.setup.proposal.arch, plan.batch
     check_disk(options.run)
     tokens = options.tokens or prepare(plan.setup.data, arch.vocab, progress)
     check_enough(open_tokens(tokens), batch.global_batch, batch.seq_len)
-    folder = _resumed(options.run) if options.resume else new_run(options.run.absolute().parent, options.run.name)
+    if options.resume:
+        folder, since = resumed(options.run, options.steps)
+        progress(f"resuming {folder.root} after step {since}")
+    else:
+        folder, since = new_run(options.run.absolute().parent, options.run.name), 0
     ready = replace(options, run=folder.root, tokens=tokens.absolute())
     try:
         write_plan(plan, folder.plan)
@@ -72,14 +90,11 @@ def prepare_run(plan: Plan, options: TrainOptions, progress: Callable[[str], Non
             shutil.copy(tokens / "tokenizer.json", folder.root / "tokenizer.json")
     except OSError as error:
         raise bad_input(f"cannot be written ({error.strerror})", file=str(error.filename or folder.root)) from error
-    return folder, ready
+    return folder, ready, since
 
 
 def run_ranks(world: int, folder: RunFolder, watch: Watch, worker: str) -> None:
     """Start the ranks and wait for their end. Raises RunFailed (or what the worker itself raised)."""
-    failures_file(folder.root).unlink(missing_ok=True)
-    for words in (folder.root / LOGS).glob("*.error.json"):  # of an attempt before a resumption
-        words.unlink()
     watch.progress(f"starting {world} rank{'s' if world > 1 else ''} in {folder.root}")
     with running(worker, folder.root, world, rank_environment(os.environ)) as agent:
         while agent.poll() is None:
@@ -90,9 +105,9 @@ def run_ranks(world: int, folder: RunFolder, watch: Watch, worker: str) -> None:
         raise explain(folder.root, agent.returncode, watch.last.step if watch.last else None)
 
 
-def finish(plan: Plan, folder: RunFolder, options: TrainOptions) -> RunResult:
+def finish(plan: Plan, folder: RunFolder, options: TrainOptions, since: int = 0) -> RunResult:
     """The result of a run whose ranks all ended well, also written to `result.json`."""
-    result = result_of(plan, folder)
+    result = result_of(plan, folder, since)
     if result.steps < options.steps:
         raise RunFailed(f"the ranks ended after {result.steps} of {options.steps} steps (logs in {folder.root / LOGS})")
     try:
@@ -102,8 +117,24 @@ def finish(plan: Plan, folder: RunFolder, options: TrainOptions) -> RunResult:
     return result
 
 
-def _resumed(run: Path) -> RunFolder:
+def resumed(run: Path, steps: int) -> tuple[RunFolder, int]:
+    """The folder of a run to go on with, and the steps that its newest checkpoint holds.
+
+    What the interrupted attempt did after that checkpoint is done again, so its lines leave the metrics; its logs are
+    kept under another name. Raises InputError when there is no complete checkpoint, or nothing left to do.
+    """
     folder = RunFolder(run.absolute())
-    if latest(folder.checkpoints) is None:
+    newest = latest(folder.checkpoints)
+    if newest is None:
         raise bad_input("holds no complete checkpoint to resume from", file=str(folder.checkpoints))
-    return folder
+    done = read_manifest(newest).step
+    if done >= steps:
+        raise bad_input(f"all steps are done: the newest checkpoint is of step {done}", field="training.steps",
+                        value=steps, legal=f"more than {done}")  # fmt: skip
+    kept = [step for step in read_metrics(folder.metrics) if step.step <= done] if folder.metrics.exists() else []
+    write_metrics(kept, folder.metrics)
+    logs = folder.root / LOGS
+    if logs.exists():
+        attempt = 1 + len(list(folder.root.glob(f"{LOGS}-*")))
+        logs.rename(folder.root / f"{LOGS}-{attempt}")
+    return folder, done

@@ -40,7 +40,7 @@ def membership(env: Mapping[str, str], world: int) -> Membership | None:
     if found.world != world:
         raise bad_input(
             f"{found.launcher} started {found.world} ranks, the plan needs {world}", field="world size",
-            value=found.world, legal=f"start {world}, or leave {found.launcher} out to start them from here",
+            value=found.world, legal=f"start {world}, or leave it out to start them from here",
         )  # fmt: skip
     return found
 

@@ -9,39 +9,45 @@ from meshwright.files.plan import Plan
 from meshwright.files.run import RunFolder, RunResult, StepMetrics
 from meshwright.files.run_io import read_memory, read_metrics
 from meshwright.model.flops import step_model_flops
+from meshwright.trainer.bubble import recorded_bubble
 
 
-def result_of(plan: Plan, folder: RunFolder) -> RunResult:
-    """The result of a run; times are device seconds. See `measured_windows` for which steps count.
+def result_of(plan: Plan, folder: RunFolder, since: int = 0) -> RunResult:
+    """The result of a run; times are device seconds. See `measured_windows` for which steps count; of a resumed run
+    only those after step `since` do.
 
-    `memory_gib` is the largest peak resident size of a rank, None when it was not recorded; `mfu` is None on devices
-    that have no data-sheet peak in the precision of the run. Raises RunFailed when no step was finished.
+    `bubble_fraction` is None without a pipeline or without recorded spans, `memory_gib` is the largest peak resident
+    size of a rank, `mfu` is None on devices that have no data-sheet peak in the precision of the run. Raises RunFailed
+    when no step was finished.
     """
     steps = read_metrics(folder.metrics) if folder.metrics.exists() else ()
-    if not steps:
+    fresh = [step for step in steps if step.step > since]
+    if not fresh:
         raise RunFailed(f"the ranks ended without finishing a step (logs in {folder.root / 'logs'})")
-    windows = tuple(median(times) for times in measured_windows(steps))
-    step_time, last = median(windows), steps[-1]
+    counted = measured_windows(fresh)
+    windows = tuple(median(step.device_s for step in window) for window in counted)
+    step_time, last = median(windows), counted[-1][-1]
     memory = read_memory(folder.memory) if folder.memory.exists() else ()
     return RunResult(
-        run=str(folder.root), steps=len({step.step for step in steps}), loss=last.loss, first_loss=steps[0].loss,
+        run=str(folder.root), steps=len({step.step for step in steps}), loss=steps[-1].loss, first_loss=steps[0].loss,
         tokens_per_s=last.tokens / step_time, step_time_s=step_time, step_time_spread=(min(windows), max(windows)),
-        mfu=_mfu(plan, step_time), bubble_fraction=None,
+        mfu=_mfu(plan, step_time),
+        bubble_fraction=recorded_bubble(folder.spans, last.mode) if plan.layout.pp > 1 else None,
         memory_gib=max(rank.peak_rss for rank in memory) / GIB if memory else None,
         mode=last.mode, dilation=last.dilation, windows=windows,
     )  # fmt: skip
 
 
-def measured_windows(steps: Sequence[StepMetrics]) -> tuple[tuple[float, ...], ...]:
-    """Device seconds of the steps that count, by window: those in the mode of the last step; none that were profiled,
-    unless all were; and not a window's first step, its warm-up, when the window has more than two.
+def measured_windows(steps: Sequence[StepMetrics]) -> tuple[tuple[StepMetrics, ...], ...]:
+    """The steps that count, by window: none that were profiled, unless all were; of the rest those in the mode of the
+    last; and not a window's first step, its warm-up, when the window has more than two.
     """
-    counted = [step for step in steps if step.mode == steps[-1].mode]
-    plain = [step for step in counted if not step.profiled]
-    windows: dict[int, list[float]] = {}
-    for step in plain or counted:
-        windows.setdefault(step.window, []).append(step.device_s)
-    return tuple(tuple(times[1:] if len(times) > 2 else times) for times in windows.values())
+    plain = [step for step in steps if not step.profiled] or steps
+    windows: dict[int, list[StepMetrics]] = {}
+    for step in plain:
+        if step.mode == plain[-1].mode:
+            windows.setdefault(step.window, []).append(step)
+    return tuple(tuple(window[1:] if len(window) > 2 else window) for window in windows.values())
 
 
 def _mfu(plan: Plan, step_time_s: float) -> float | None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from meshwright.basics.errors import Complaint, InputError, bad_input
 from meshwright.basics.quantities import MIB, gib
+from meshwright.cluster.machine import available_memory, usable_cores, visible_gpus
 from meshwright.files.plan import Plan
-from meshwright.trainer.environment import available_memory, gpu_names, package_version, usable_cores
+from meshwright.trainer.environment import gpu_names, package_version
 from meshwright.trainer.options import TrainOptions
 
 SUPPORTED_TORCH = "2.13"
@@ -30,7 +31,7 @@ def check_machine(plan: Plan, options: TrainOptions, progress: Callable[[str], N
     world, cluster = plan.layout.world, plan.setup.proposal.cluster
     emulated = all(phase.mode == "emulated" for phase in options.phases)
     if cluster.device.kind == "gpu" and not emulated:
-        shown = len(gpu_names())
+        shown = len(visible_gpus() or gpu_names())
         if shown < world:
             raise bad_input(
                 f"the plan needs {world} x {cluster.device.name}, this machine shows {shown} GPUs", field="cluster.gpu",
