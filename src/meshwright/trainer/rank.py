@@ -75,3 +75,7 @@ def run_worker(worker: str, run: Path) -> None:
 if __name__ == "__main__":
     follow_parent()
     run_worker(sys.argv[1], Path(sys.argv[2]))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # All is written. Interpreter teardown races with the threads of gloo and the profiler and can abort the process.
+    os._exit(0)
