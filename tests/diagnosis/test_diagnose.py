@@ -1,5 +1,6 @@
 """Planted faults must come first, a healthy run must have none, and missing evidence must be said."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -221,6 +222,22 @@ def test_a_run_folder(tmp_path: Path, planned: Callable[..., Plan], planted: Cal
         diagnose_paths([folder.root, tmp_path])
     with pytest.raises(InputError, match="not a run folder"):
         diagnose_run(tmp_path)
+
+
+def test_a_run_with_profiler_traces_only(tmp_path: Path, planned: Callable[..., Plan]) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.traces.mkdir(parents=True)
+    write_plan(planned(EVEN), folder.plan)
+    append_metrics(folder.metrics, StepMetrics(0, 7.0, 1.0, 1e-3, 4096, 2.0, "measured"))
+    operation = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 5, "dur": 10, "args": {}}
+    gloo = operation | {"cat": "user_annotation", "name": "gloo:all_reduce", "ts": 20}
+    info = {"rank": 0, "world_size": 4, "backend": "gloo"}
+    text = json.dumps({"distributedInfo": info, "traceEvents": [operation, gloo]})
+    (folder.traces / "rank00000.json").write_text(text)
+    found = diagnose_run(folder.root)
+    assert [split.compute_s for split in found.ranks] == [pytest.approx(10e-6)]
+    assert any("read from the profiler's traces" in line for line in found.abstained)
+    assert any("no spans of ranks [1, 2, 3] of 4" in line for line in found.abstained)
 
 
 def test_splits_sum_to_the_window(planned: Callable[..., Plan], planted: Callable[..., Any]) -> None:

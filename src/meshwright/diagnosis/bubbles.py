@@ -1,6 +1,7 @@
 """The pipeline bubble: what the schedule costs by itself, what was observed, and which stage the excess is due to."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from meshwright.diagnosis.evidence import Evidence
 from meshwright.diagnosis.replay import Replay
@@ -19,15 +20,13 @@ def ideal_idle(replay: Replay) -> float:
     layout = replay.plan.layout
     if layout.pp == 1:
         return 0.0
-    from_free = Replay(
-        replay.plan, replay.measured, equal, replay.overhead, replay.scale, 0.0, 0.0, replay.observed_s
-    )  # fmt: skip
-    return from_free.simulated(equal).bubble_fraction
+    return replace(replay, hop_s=0.0).simulated(equal).bubble_fraction
 
 
 def bubble_of(evidence: Evidence, replay: Replay) -> Mapping[str, object]:
     """`ideal`, `observed` and `excess` idle shares of the step, and the stage the excess is charged to.
 
+    `without_compute` is the share of the step in which a rank did not compute: idle, or in exposed communication.
     Observed is the mean over ranks of the time a device did nothing, waits for other stages included. The excess is
     charged to the stage whose rank works longest; None while the excess is under 2 % of the step.
     """
@@ -36,6 +35,7 @@ def bubble_of(evidence: Evidence, replay: Replay) -> Mapping[str, object]:
         return {}
     loads = rank_loads(replay)
     observed = sum(split.idle_s / split.window_s for split in evidence.splits) / len(evidence.splits)
+    computing = sum(split.compute_s / split.window_s for split in evidence.splits) / len(evidence.splits)
     ideal = ideal_idle(replay)
     slowest = max(range(layout.pp), key=loads.__getitem__)
     stages = layout.stages_of(slowest)
@@ -43,6 +43,7 @@ def bubble_of(evidence: Evidence, replay: Replay) -> Mapping[str, object]:
     excess = observed - ideal
     return {
         "schedule": layout.schedule, "ideal": ideal, "observed": observed, "excess": excess,
-        "excess_s": excess * evidence.step_s, "stage": blamed if excess > 0.02 else None,
+        "without_compute": 1 - computing, "excess_s": excess * evidence.step_s,
+        "stage": blamed if excess > 0.02 else None,
         "ranks": list(evidence.stage_ranks[blamed]) if excess > 0.02 else [],
     }  # fmt: skip

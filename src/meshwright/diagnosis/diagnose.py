@@ -44,14 +44,19 @@ def diagnose_paths(paths: Sequence[Path | str]) -> Diagnosis:
 def diagnose_run(folder: Path | str) -> Diagnosis:
     """Diagnose a run of our own: its plan, spans, unit times, memory and the step times of its metrics.
 
-    Raises InputError when it is no run folder or recorded no spans.
+    Where no spans were recorded the profiler's traces are read instead. Raises InputError when it is no run folder,
+    or recorded neither.
     """
     run = RunFolder(Path(folder))
     if not run.metrics.exists():
         raise bad_input("not a run folder: there is no metrics.jsonl in it", file=str(folder))
-    timeline = read_run(run.root)
     plan = read_plan(run.plan)
-    notes = []
+    notes: list[str] = []
+    if not any(run.spans.glob("*.npz")) and run.traces.is_dir():
+        traces = read_kineto([run.traces])
+        timeline, notes = traces.timeline, ["no spans were recorded: read from the profiler's traces", *traces.notes]
+    else:
+        timeline = read_run(run.root)
     if absent := missing_ranks(timeline, plan.layout.world):
         notes.append(f"no spans of ranks {list(absent)} of {plan.layout.world}: nothing is said about them")
     measured = read_units(run.units) if run.units.exists() else None

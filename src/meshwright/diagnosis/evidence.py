@@ -42,12 +42,11 @@ class Evidence:
         """[steps, recorded ranks] device seconds of pipeline actions and other compute, the optimizer left out."""
         line = self.timeline
         keep = (line.kind == Kind.COMPUTE) & (line.action != Action.OPTIMIZER)
+        keep &= np.isin(line.step, [window.step for window in self.windows])
+        rows = np.searchsorted([window.step for window in self.windows], line.step[keep])
+        columns = np.searchsorted(line.recorded, line.rank[keep])
         out = np.zeros((len(self.windows), len(line.recorded)))
-        length = (line.end - line.start) / (1e9 * line.time_scale)
-        for row, window in enumerate(self.windows):
-            inside = keep & (line.step == window.step)
-            for column, rank in enumerate(line.recorded):
-                out[row, column] = length[inside & (line.rank == rank)].sum()
+        np.add.at(out, (rows, columns), (line.end - line.start)[keep] / (1e9 * line.time_scale))
         return out
 
     def stage_cost(self, stage: int, action: Action, *, extent: bool, slowest: bool) -> float:

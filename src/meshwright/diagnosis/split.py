@@ -92,7 +92,8 @@ def rank_splits(timeline: Timeline, windows: Sequence[Window]) -> tuple[RankSpli
     device_ns = 1e9 * timeline.time_scale * max(1, len(windows))
     whole = sum(window.length for window in windows) / device_ns
     for rank in timeline.recorded:
-        parts = [split_window(timeline, rank, window.start, window.end) for window in windows]
+        own = timeline.select((timeline.rank == rank) & (timeline.kind != Kind.HOST))
+        parts = [split_window(own, rank, window.start, window.end) for window in windows]
         mean = {name: sum(getattr(part, name) for part in parts) / device_ns for name in Split.__slots__}
         out.append(
             RankSplit(

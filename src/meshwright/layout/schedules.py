@@ -71,7 +71,7 @@ def actions(schedule: Schedule, placement: Sequence[int], micro_batches: int) ->
     return _actions(schedule, tuple(placement), micro_batches)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _actions(schedule: Schedule, placement: tuple[int, ...], m: int) -> tuple[Order, ...]:
     if not placement or set(placement) != set(range(max(placement) + 1)):
         rule = "every pipeline rank holds at least one stage, ranks are numbered from 0"
