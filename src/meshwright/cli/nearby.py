@@ -10,7 +10,6 @@ from meshwright.files.setup import Setup
 from meshwright.layout.neighbours import neighbours, plain
 from meshwright.layout.problem import Problem
 from meshwright.layout.proposal import Wanted
-from meshwright.planner.rank import plan as rank
 
 Kind = Literal["neighbour", "plain"]
 
@@ -42,6 +41,8 @@ def nearby(setup: Setup, problems: Sequence[Problem]) -> tuple[tuple[Kind, Plan]
     fit in memory is left out."""
     if not _CALLS_FOR & {problem.rule for problem in problems}:
         return ()
+    from meshwright.planner.rank import plan as rank
+
     found: list[tuple[Kind, Plan]] = []
     for kind, wanted in _asked(setup):
         proposal = replace(setup.proposal, wanted=wanted)

@@ -9,6 +9,7 @@ from meshwright.basics.quantities import seconds_text
 from meshwright.files import outputs as out
 from meshwright.reports.terminal_parts import (
     bullets,
+    gib_text,
     heading,
     layout_text,
     ms,
@@ -100,7 +101,7 @@ def plan_view(answer: out.PlanOutput) -> View:
     for number, plan in enumerate(answer.plans, 1):
         grid.add_row(
             str(number), layout_text(plan), step_text(plan), f"{plan.tokens_per_s_per_gpu:,.0f}", percent(plan.mfu),
-            percent(plan.bubble_fraction), f"{plan.memory_gib:.1f}/{plan.memory_limit_gib:.0f}",
+            percent(plan.bubble_fraction), gib_text(plan),
         )  # fmt: skip
     seconds = f"{answer.evaluated:,} layouts in {answer.seconds:.1f} s; all figures predicted"
     best = answer.plans[0]
@@ -158,10 +159,19 @@ def predict_view(answer: out.PredictOutput) -> View:
     origins = sorted({f"{origin}" for origin in answer.origins.values()})
     return [
         *figures_view(answer, "one plan, predicted"),
+        *_idle(answer),
         _terms(ordered, answer.step_time_s),
         Text("run by      " + (", ".join(answer.runnable_by) or "no framework that is known")),
         Text("constants   " + (", ".join(origins) or "none")),
     ]
+
+
+def _idle(answer: out.PredictOutput) -> View:
+    """The share of a step that each pipeline rank does not compute."""
+    if len(answer.stage_compute_s) < 2:
+        return []
+    shares = [f"{1 - busy / answer.step_time_s:.0%}" for busy in answer.stage_compute_s]
+    return [Text(f"idle        {', '.join(shares)} of a step by pipeline rank, {answer.mode}")]
 
 
 def why_view(answer: out.WhyOutput) -> View:
@@ -224,7 +234,7 @@ def diagnose_view(answer: out.DiagnoseOutput) -> View:
     for rank in answer.ranks:
         parts = (rank.compute_s, rank.exposed_comm_s, rank.exposed_copy_s, rank.idle_s)
         grid.add_row(str(rank.rank), *[_split(part, rank.window_s) for part in parts], ms(rank.window_s))
-    bubble = [f"{key.replace('_', ' ')}: {_evidence(value)}" for key, value in answer.bubble.items()]
+    bubble = [f"{_words(key)} {_evidence(key, value)}" for key, value in answer.bubble.items()]
     return [
         heading(f"{answer.window} ({answer.mode}; ms a step and share; comm and copy where not covered by compute)"),
         *([grid] if answer.ranks else []),
@@ -238,8 +248,15 @@ def _split(seconds: float, window: float) -> str:
     return f"{seconds * 1e3:.1f} {seconds / window:>4.0%}" if window else ms(seconds)
 
 
-def _evidence(value: object) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+def _words(key: str) -> str:
+    return (key.removesuffix("_s") + "_a_step" if key.endswith("_s") else key).replace("_", " ")
+
+
+def _evidence(key: str, value: object) -> str:
+    """A figure of a diagnosis: seconds by its key, shares as percent."""
+    if isinstance(value, float):
+        return ms(value) if key.endswith("_s") else percent(value) if 0 <= value <= 1 else f"{value:.3g}"
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def findings_view(findings: Sequence[out.FindingPart]) -> View:
