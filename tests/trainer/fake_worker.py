@@ -52,6 +52,12 @@ def suffer() -> None:
         raise RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1234")
 
 
+def written() -> int:
+    """Steps that rank 0 has reported."""
+    file = run / "metrics.jsonl"
+    return file.read_bytes().count(b"\n") if file.exists() else 0
+
+
 number = 0
 for window, phase in enumerate(options.phases):
     for _ in range(phase.steps):
@@ -59,7 +65,7 @@ for window, phase in enumerate(options.phases):
         if number <= int(os.environ.get("FAKE_SKIP", "0")):  # done before a resumption
             continue
         if number == int(at) and kind != "none":
-            while rank != int(culprit) and not (pids / "culprit").exists():
+            while written() < number - 1 or (rank != int(culprit) and not (pids / "culprit").exists()):
                 time.sleep(0.01)
             if rank == int(culprit):
                 (pids / "culprit").touch()
