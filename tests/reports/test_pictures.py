@@ -74,7 +74,7 @@ def test_a_crowded_timeline_is_thinned_and_says_so(tuned) -> None:
 def test_memory_bars_add_up_to_the_prediction_and_show_the_heaviest_rank(tuned) -> None:
     prediction = tuned.runs[0].prediction
     held = [RankMemory(0, 10 * MIB, 10 * MIB, 20 * MIB, 0), RankMemory(1, 11 * MIB, 10 * MIB, 20 * MIB, 0)]
-    picture = memory_bars(prediction, held, (0, 0), "measured")
+    picture = memory_bars(prediction, held, (0, 0))
     predicted = sum(sum(trace["x"]) for trace in picture.data if "pattern" not in trace["marker"])
     assert predicted == pytest.approx(sum(stage.total for stage in prediction.memory) / MIB)
     measured = [trace for trace in picture.data if "pattern" in trace["marker"]]
@@ -86,7 +86,7 @@ def test_memory_bars_add_up_to_the_prediction_and_show_the_heaviest_rank(tuned) 
 
 
 def test_memory_without_a_recorded_rank_says_so(tuned) -> None:
-    picture = memory_bars(tuned.runs[0].prediction, [RankMemory(0, MIB, MIB, MIB, 0)], (0,), "measured")
+    picture = memory_bars(tuned.runs[0].prediction, [RankMemory(0, MIB, MIB, MIB, 0)], (0,))
     assert picture.table is not None
     assert picture.table.rows[3][-3:] == ("not recorded",) * 3
 

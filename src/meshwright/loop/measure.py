@@ -9,7 +9,7 @@ from meshwright.diagnosis.diagnose import diagnose_run
 from meshwright.files.findings import Diagnosis
 from meshwright.files.plan import Plan
 from meshwright.files.run import MeasuredUnits, RunFolder, RunResult
-from meshwright.files.run_io import read_units
+from meshwright.files.run_io import read_units, write_findings
 from meshwright.files.setup import Tuning
 
 Progress = Callable[[str], None]
@@ -71,4 +71,6 @@ def measure(plan: Plan, folder: RunFolder, *, train_steps: int, progress: Progre
     cores = plan.setup.proposal.cluster.cores or plan.layout.world
     dilation = default_dilation(plan.layout.world, cores) if mode == "dilated" else None
     result = train(plan, TrainOptions(run=folder.root, phases=tuple(phases), dilation=dilation), progress)
-    return Measurement(plan, folder, result, read_units(folder.units), diagnose_run(folder.root))
+    diagnosis = diagnose_run(folder.root)
+    write_findings(diagnosis, folder.findings)
+    return Measurement(plan, folder, result, read_units(folder.units), diagnosis)

@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from meshwright.basics.quantities import GIB, bytes_text, count_text, seconds_text
+from meshwright.basics.quantities import bytes_text, count_text, seconds_text
 from meshwright.files.findings import Finding
 from meshwright.files.patch import change_text
 from meshwright.files.prediction import Prediction
 from meshwright.files.run import RunResult
 from meshwright.layout.degrees import describe
 from meshwright.model.units import compact
+from meshwright.reports.memory_bars import HELD, held_bytes
 from meshwright.reports.picture import Table
 from meshwright.reports.story import RunView, Story
 
@@ -114,9 +115,9 @@ def _tiles(prediction: Prediction | None, result: RunResult | None, view: RunVie
     basis = view.basis if view else ""
     tiles = []
 
-    def tile(name: str, predicted: str | None, measured: str | None, *remarks: str) -> None:
+    def tile(name: str, predicted: str | None, measured: str | None, *remarks: str, mode: str = mode) -> None:
         if predicted is not None or measured is not None:
-            tiles.append(Tile(name, predicted, measured, mode, tuple(remark for remark in remarks if remark)))
+            tiles.append(Tile(name, predicted, measured, mode, remarks))
 
     remarks = []
     if p is not None:
@@ -139,11 +140,13 @@ def _tiles(prediction: Prediction | None, result: RunResult | None, view: RunVie
     mfu = "model FLOPs a second over the dense peak"
     tile("MFU", _share(p.mfu if p else None), _share(r.mfu if r else None), mfu)
     if p is not None:
-        held = r.memory_gib if r else None
-        tile(
-            "memory, worst rank", bytes_text(p.worst_memory.total), None if held is None else bytes_text(held * GIB),
-            f"limit {bytes_text(p.memory_limit_bytes)}" + ("" if p.fits else ": does not fit"),
-        )  # fmt: skip
+        whole = f"limit {bytes_text(p.memory_limit_bytes)}" + ("" if p.fits else ": does not fit")
+        tile("memory, worst rank", bytes_text(p.worst_memory.total), None, whole)
+    if p is not None and view is not None and view.memory:
+        predicted = max(sum(stage.parts.get(kind, 0) for kind in HELD) for stage in p.memory)
+        held = max(held_bytes(rank) for rank in view.memory)
+        remark = "weights, gradients and optimizer of the worst rank"
+        tile("model states", bytes_text(predicted), bytes_text(held), remark, mode="measured")
     return tuple(tiles)
 
 

@@ -13,7 +13,8 @@ _COLOURS = {
     "weights": picture.BLUE, "gradients": picture.SKY, "optimizer": picture.GREEN, "activations": picture.ORANGE,
     "logits": picture.VERMILION, "communication": picture.PURPLE, "reserve": picture.GREY,
 }  # fmt: skip
-_HELD = ("weights", "gradients", "optimizer")
+HELD = ("weights", "gradients", "optimizer")
+"""The kinds that a run counts: its model states."""
 
 
 def heaviest(held: Sequence[RankMemory], pipeline_rank_of: Sequence[int]) -> dict[int, RankMemory]:
@@ -21,13 +22,14 @@ def heaviest(held: Sequence[RankMemory], pipeline_rank_of: Sequence[int]) -> dic
     found: dict[int, RankMemory] = {}
     for memory in held:
         place = pipeline_rank_of[memory.rank]
-        if place not in found or _total(memory) > _total(found[place]):
+        if place not in found or held_bytes(memory) > held_bytes(found[place]):
             found[place] = memory
     return found
 
 
-def _total(memory: RankMemory) -> int:
-    return sum(int(getattr(memory, kind)) for kind in _HELD)
+def held_bytes(memory: RankMemory) -> int:
+    """Bytes of the model states that a rank held."""
+    return sum(int(getattr(memory, kind)) for kind in HELD)
 
 
 def _stack(
@@ -56,16 +58,17 @@ def _stack(
 
 
 def memory_bars(
-    prediction: Prediction, held: Sequence[RankMemory] = (), pipeline_rank_of: Sequence[int] = (), held_mode: str = ""
+    prediction: Prediction, held: Sequence[RankMemory] = (), pipeline_rank_of: Sequence[int] = ()
 ) -> Picture:
     """One row a pipeline rank: the predicted bytes by kind, under them what a rank of the run held by kind.
 
-    `pipeline_rank_of[rank]` maps the run's ranks; both are per rank, not summed over a group.
+    `pipeline_rank_of[rank]` maps the run's ranks; both are per rank, not summed over a group. Held
+    bytes are counted, so their mode is measured however the run's time was taken.
     """
     stages = sorted(prediction.memory, key=lambda stage: stage.pipeline_rank)
     measured = heaviest(held, pipeline_rank_of)
     limit = prediction.memory_limit_bytes
-    most = max([stage.total for stage in stages] + [_total(memory) for memory in measured.values()])
+    most = max([stage.total for stage in stages] + [held_bytes(memory) for memory in measured.values()])
     unit, size = ("GiB", GIB) if most >= GIB else ("MiB", MIB)
     thick, thin = (0.44, 0.22) if measured else (0.6, 0.0)
     top = -(thick + thin) / 2
@@ -75,12 +78,12 @@ def memory_bars(
     predicted = [stage.parts for stage in stages]
     data = _stack(ranks, predicted, kinds, size, "predicted", thickness=thick, offset=top)
     places = sorted(measured)
-    parts = [{kind: int(getattr(measured[place], kind)) for kind in _HELD} for place in places]
+    parts = [{kind: int(getattr(measured[place], kind)) for kind in HELD} for place in places]
     hatch = {"shape": "/", "size": 5, "solidity": 0.35, "fgcolor": picture.PAPER, "fillmode": "overlay"}
-    what = f"held after a step ({held_mode})"
-    for trace in _stack(places, parts, _HELD, size, what, thickness=thin, offset=top + thick) if places else ():
+    for trace in _stack(places, parts, HELD, size, "held after a step", thickness=thin, offset=top + thick):
         trace["marker"]["pattern"] = hatch
-        data.append({**trace, "showlegend": trace["name"] not in kinds})
+        if places:
+            data.append({**trace, "showlegend": trace["name"] not in kinds})
     near = limit <= 2.5 * most
     layout = base_layout(
         xaxis=axis(f"{unit} a rank", range=[0, max(most, limit if near else 0) / size * 1.06]),
@@ -96,7 +99,7 @@ def memory_bars(
     if places:
         caption += "Thick bars are predicted; the hatched bars under them are the tensors a rank held after a step."
     return Picture(
-        "memory", "Memory by pipeline rank", ("predicted", held_mode) if places else ("predicted",), caption,
+        "memory", "Memory by pipeline rank", ("predicted", "measured") if places else ("predicted",), caption,
         tuple(data), layout, 110 + 46 * len(stages), _table(prediction, measured, kinds),
     )  # fmt: skip
 
@@ -119,7 +122,7 @@ def _table(prediction: Prediction, measured: dict[int, RankMemory], kinds: Seque
         *kinds,
         "total",
         "micro-batches in flight",
-        *([f"held {k}" for k in _HELD] * bool(measured)),
+        *([f"held {k}" for k in HELD] * bool(measured)),
     )
     rows = []
     for stage in sorted(prediction.memory, key=lambda stage: stage.pipeline_rank):
@@ -127,6 +130,6 @@ def _table(prediction: Prediction, measured: dict[int, RankMemory], kinds: Seque
         row += [bytes_text(stage.total), str(stage.in_flight)]
         if measured:
             memory = measured.get(stage.pipeline_rank)
-            row += [bytes_text(getattr(memory, kind)) if memory else "not recorded" for kind in _HELD]
+            row += [bytes_text(getattr(memory, kind)) if memory else "not recorded" for kind in HELD]
         rows.append(tuple(row))
     return Table(head, tuple(rows))

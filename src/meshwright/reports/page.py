@@ -66,8 +66,7 @@ def sections(story: Story) -> tuple[Picture, ...]:
     if not story.runs and story.plan.prediction is not None:
         found.append(memory_bars(story.plan.prediction))
     elif story.runs and (last := story.runs[-1]).prediction is not None:
-        mode = last.result.mode if last.result is not None else "measured"
-        found.append(memory_bars(last.prediction, last.memory, last.pipeline_rank_of, mode))
+        found.append(memory_bars(last.prediction, last.memory, last.pipeline_rank_of))
     losses: dict[str, tuple[StepMetrics, ...]] = {view.name: view.metrics for view in story.runs if view.metrics}
     if losses:
         found.append(loss_curve(losses))

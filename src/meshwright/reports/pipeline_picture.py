@@ -140,7 +140,8 @@ def pipeline_picture(name: str, title: str, panels: Sequence[Panel], span_ms: fl
         data += _traces(spans, panel.row, f"y{suffix}", numbers, shown)
         mode = panel.timeline.mode
         scale = f" (K = {panel.timeline.time_scale:g})" if mode == "dilated" else ""
-        text = f"<b>{mode}</b>{scale} {label(panel.title)}".strip() + f": {spans.step_ms:.2f} ms a step"
+        which = f"step {spans.step}" if mode != "predicted" and spans.step >= 0 else "the step"
+        text = f"<b>{mode}</b>{scale} {label(panel.title)}".strip() + f": {which} takes {spans.step_ms:.2f} ms"
         layout["annotations"].append(
             {"text": text, "x": 0, "y": top, "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom",
              "showarrow": False}
