@@ -94,8 +94,9 @@ def join(world: int, device: torch.device, timeout_s: float, variables: Mapping[
     if "MASTER_ADDR" in variables:
         hosted = variables.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
         tcp = TCPStore(
-            variables["MASTER_ADDR"], int(variables["MASTER_PORT"]), is_master=rank == 0 and not hosted, timeout=timeout
-        )
+            variables["MASTER_ADDR"], int(variables["MASTER_PORT"]), is_master=rank == 0 and not hosted,
+            timeout=timeout, multi_tenant=True,  # a process that joined a launch may host this store already
+        )  # fmt: skip
         store: Store = PrefixStore("try" + variables.get("TORCHELASTIC_RESTART_COUNT", "0"), tcp)
     else:
         store = HashStore()
