@@ -40,17 +40,32 @@ def _freed(asked: Setup, current: Plan) -> Setup:
     open_keys = {key for key in asked.tune.change if key in Wanted.__slots__}
     if "micro_batch" in open_keys:
         open_keys.add("micro_batches")
-    if "stages" in open_keys or "recompute" in open_keys:
-        open_keys.add("stages")
     wanted = replace(fixed.wanted, **dict.fromkeys(open_keys))
     return replace(asked, proposal=replace(fixed, wanted=wanted))
+
+
+_TOGETHER = (
+    ("layout.recompute", "layout.recompute_layers"),
+    ("layout.schedule", "layout.vpp", "layout.stages", "layout.placement"),
+)
+"""Keys that only make sense together: one change to people."""
+
+
+def single_changes(change: Mapping[str, object]) -> tuple[dict[str, object], ...]:
+    """A patch cut into changes that can be made, measured and undone one at a time."""
+    rest, parts = dict(change), []
+    for keys in _TOGETHER:
+        if part := {key: rest.pop(key) for key in keys if key in rest}:
+            parts.append(part)
+    return (*parts, *({key: value} for key, value in rest.items()))
 
 
 def candidates(
     asked: Setup, current: Plan, measured: MeasuredUnits, findings: Sequence[Finding]
 ) -> tuple[Candidate, ...]:
-    """Every allowed change, best predicted gain first: the diagnosis' own, a rebalancing, and the planner's choice.
+    """Every allowed change, best predicted gain first: the diagnosis' own, a rebalancing, and the planner's choices.
 
+    Each changes one thing, so that the next run shows what that one thing was worth.
     `asked` is the job as the user wrote it. Changes that break a rule or do not fit in memory are left out.
     """
     base = predict(current, measured).step_time_s
@@ -63,7 +78,8 @@ def candidates(
     if asked.tune.change:
         try:
             best = rank_plans(_freed(asked, current), top=1, measured=measured).plans[0]
-            proposals.append(("the planner's choice with the measured unit times", difference(current, best)))
+            reason = "the planner's choice with the measured unit times"
+            proposals += [(reason, part) for part in single_changes(difference(current, best))]
         except (AnswerIsNo, IndexError):
             pass  # nothing else fits: the planner has no proposal of its own
     found: list[Candidate] = []
