@@ -43,6 +43,7 @@ def reference(kind: str, **config):
     return transformers.AutoModelForCausalLM.from_config(made).float()
 
 
+BIASED = variant(attention_out_bias=True, qkv_bias=True, ffn_bias=True)
 SCALED = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 16}  # fmt: skip
 
@@ -53,7 +54,7 @@ SCALED = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_fr
     [
         ("llama", TINY, {}),
         ("llama", variant(tied=True), {"tie_word_embeddings": True}),
-        ("llama", variant(attention_out_bias=True, qkv_bias=True, ffn_bias=True), {"attention_bias": True, "mlp_bias": True}),
+        ("llama", BIASED, {"attention_bias": True, "mlp_bias": True}),
         ("llama", TINY, {"rope_parameters": {"rope_theta": 10_000.0, **SCALED}}),
         ("mistral", variant(family="mistral"), {"sliding_window": None}),
         ("qwen2", variant(family="qwen2", qkv_bias=True), {}),

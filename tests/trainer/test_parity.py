@@ -1,4 +1,4 @@
-"""Layouts train as one process does: real gloo processes, fp32, ten steps, losses, norms and weights compared."""
+"""Layouts train as one process does: real gloo processes, fp32, losses, norms and weights compared."""
 
 import math
 
@@ -25,6 +25,7 @@ ONE_RANK = [
 TWO_RANKS = [
     plan("dp", dp=2),
     plan("dp in small buckets", dp=2, bucket_mib=0.05),
+    plan("dp after the backward", dp=2, bucket_mib=0.05, overlap=False),
     plan("tp with two kv heads", tp=2),
     plan("sp", tp=2, sp=True),
     plan("1f1b", stages=HALVES, pp=2),
@@ -52,7 +53,9 @@ FOUR_RANKS = [
     plan("p 4, m 2", stages=FOUR, pp=4, micro_batch=8),
     plan("p 4, m 2, gpipe", stages=FOUR, pp=4, micro_batch=8, schedule="gpipe"),
     plan("five layers on two", arch=variant(layers=5), stages=cut(variant(layers=5), 7, 5), pp=2, tp=2),
-    plan("tied across dp and pp", arch=TIED, stages=HALVES, pp=2, dp=2, micro_batch=2),
+    plan("tied across dp and pp", arch=TIED, stages=HALVES, pp=2, dp=2, micro_batch=2, bucket_mib=0.05),
+    plan("zbv across dp", arch=TIED, stages=FOUR, placement=VEE, pp=2, vpp=2, schedule="zbv", dp=2, micro_batch=2,
+         bucket_mib=0.05),
 ]
 EIGHT_RANKS = [
     plan("proof", stages=HALVES, dp=2, tp=2, pp=2, micro_batch=2, recompute="full", training={"clip": 0.5}),
@@ -62,14 +65,18 @@ EIGHT_RANKS = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("plans", [ONE_RANK, TWO_RANKS, FOUR_RANKS, EIGHT_RANKS], ids=["1", "2", "4", "8"])
-def test_layouts_train_as_one_process(plans: list) -> None:
-    found = parity(plans, steps=10)
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("plans", "steps"), [(ONE_RANK, 5), (TWO_RANKS[:12], 5), (TWO_RANKS[12:], 5), (FOUR_RANKS, 5), (EIGHT_RANKS, 10)],
+    ids=["1 rank", "2 ranks", "2 ranks, more", "4 ranks", "8 ranks"],
+)  # fmt: skip
+def test_layouts_train_as_one_process(plans: list, steps: int) -> None:
+    found = parity(plans, steps=steps)
     assert found.first_difference is None
     assert found.equal
     assert [row.ranks for row in found.table] == [p.layout.world for p in plans]
     for row in found.table:
-        assert row.losses[-1] < row.losses[0] - 0.05  # it trains: a frozen model would be equal, too
+        assert row.losses[-1] < row.losses[0] - 0.01  # it trains: a frozen model would be equal, too
 
 
 @pytest.mark.slow

@@ -43,9 +43,8 @@ def make(folder: Path, given: Plan, *phases: Phase, **options: object) -> RunFol
     tokens = folder / "tokens"
     if not tokens.exists():
         tokens.mkdir(parents=True)
-        count = 20_000
-        synthetic_tokens(256, count, seed=0).tofile(tokens / "tokens.bin")
-        header = {"dtype": "uint32", "count": count, "vocab": 256, "documents": 1, "text_bytes": 0, "corpus": "synthetic"}
+        synthetic_tokens(256, 20_000, seed=0).tofile(tokens / "tokens.bin")
+        header = {"dtype": "uint32", "count": 20_000, "vocab": 256, "documents": 1, "text_bytes": 0, "corpus": ""}
         dump(header, tokens / "header.json")
     write_plan(on_a_gpu(given), folder / "plan.toml")
     costs = {name: (0.004, 0.008) for stage in cut(TINY, 10) for name in stage}
@@ -105,7 +104,7 @@ def test_measured_and_dilated_phases_of_eight_ranks(tmp_path: Path) -> None:
     assert all(step.tokens == 512 and step.grad_norm > 0 for step in steps)
     traces = sorted(folder.traces.glob("*"))
     assert [trace.name for trace in traces] == [f"rank{rank:05}.json.gz" for rank in range(8)]
-    names = {event.get("name") for event in json.loads(gzip.open(traces[5]).read())["traceEvents"]}
+    names = {event.get("name") for event in json.loads(gzip.decompress(traces[5].read_bytes()))["traceEvents"]}
     assert "gloo:all_reduce" in names
     timeline = spans(folder)
     assert (timeline.mode, timeline.time_scale, timeline.recorded) == ("dilated", 6.0, tuple(range(8)))
@@ -154,5 +153,21 @@ def test_a_plan_it_cannot_run_and_an_error_inside_a_stage(tmp_path: Path) -> Non
     folder = make(tmp_path / "broken", given, phase("measured"))
     tokens = np.full(20_000, 300, np.uint32)  # beyond the vocabulary: the embedding's lookup fails
     tokens.tofile(tmp_path / "broken" / "tokens" / "tokens.bin")
-    with pytest.raises(RunFailed, match=r"rank 0 \(pp 0, dp 0, tp 0\), step 1, forward, stage 0, micro-batch 0: .*out of"):
+    said = r"rank 0 \(pp 0, dp 0, tp 0\), step 1, forward, stage 0, micro-batch 0: .*out of"
+    with pytest.raises(RunFailed, match=said):
         train(folder, given)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("overlap", [True, False])
+def test_gradients_travel_during_the_last_backward_when_asked_to(tmp_path: Path, overlap: bool) -> None:
+    given = plan(dp=2, bucket_mib=0.1, overlap=overlap)
+    train(folder := make(tmp_path, given, phase("emulated")), given)
+    timeline = spans(folder)
+    mine = timeline.select((timeline.rank == 0) & (timeline.step == 3))
+    backward = mine.select((mine.action == Action.BACKWARD) & (mine.kind == Kind.COMPUTE))
+    exchanges = mine.select(mine.name == mine.names.index("dp all-reduce"))
+    assert len(exchanges) > 5
+    assert exchanges.size.sum() == 4 * total_parameters(TINY)
+    assert (exchanges.start < backward.end.max()).any() == overlap
+    assert (exchanges.start > backward.start.max()).all()  # once a step, not in every micro-batch

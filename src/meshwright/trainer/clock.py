@@ -39,7 +39,6 @@ class Clock:
     def __init__(self, recorder: SpanRecorder, wait_for_device: Callable[[], None] | None = None) -> None:
         self.recorder = recorder
         self.pace = Pace()
-        self.overrun_s = 0.0  # wall time by which compute outlasted its stretched length: a sign of contention
         self.doing = ""  # the action in progress, for error messages
         self._wait_for_device = wait_for_device
         self._outside_cpu = 0
@@ -115,8 +114,6 @@ class Clock:
             end = self._wall + max(0, round(self.pace.cost(action, stage) * 1e9) - self._spent)
         if end > now:
             time.sleep((end - now) * 1e-9)
-        else:
-            self.overrun_s += (now - end) * 1e-9
         self._spent += end - self._wall
         self.recorder.add(
             self._wall, end, Kind.COMPUTE, action.name.lower(), action=action, stage=stage, micro_batch=micro_batch

@@ -64,6 +64,10 @@ def complaints(arch: Architecture) -> tuple[Complaint, ...]:
         complain("experts", arch.experts, "the trainer runs dense models only", "0")
     if arch.parallel_residual:
         complain("parallel_residual", True, "the trainer runs attention before the feed-forward network", "false")
+    if arch.layer_norms != 2:
+        complain("layer_norms", arch.layer_norms, "the trainer's layers have two norms", "2")
+    if arch.embed_norm:
+        complain("embed_norm", True, "the trainer has no norm after the embedding", "false")
     if not arch.gated:
         complain("gated", False, "the trainer's feed-forward network is SwiGLU (gated)", "true")
     if arch.norm != "rms":

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from meshwright.files.plan import Plan
+from meshwright.layout.schedules import SPLIT_BACKWARD
 from meshwright.model.units import units_of
 from meshwright.trainer.clock import Clock, UnitMeter
 from meshwright.trainer.models.decoder import Decoder, build
@@ -47,7 +48,9 @@ def parallelize(plan: Plan, mesh: Mesh, clock: Clock, meter: UnitMeter, device: 
     _tie_locally(models)
     parameters = named_parameters(models)
     # Data parallel: gradients in buckets.
-    buckets = GradientBuckets(list(parameters.values()), layout.bucket_mib, mesh.dp, clock)
+    # (Weight gradients of a halved backward arrive unannounced, so that no bucket knows when it is full.)
+    overlap = layout.overlap and (layout.pp == 1 or layout.schedule not in SPLIT_BACKWARD)
+    buckets = GradientBuckets(list(parameters.values()), layout.bucket_mib, overlap, mesh.dp, clock)
     # Pipeline: the stages under their schedule.
     return Parts(models, parameters, buckets, build_pipe(plan, models, mesh, clock, meter))
 

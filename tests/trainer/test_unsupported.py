@@ -1,0 +1,49 @@
+"""What the trainer refuses is said before anything starts, and is what the table of runners says."""
+
+import pytest
+
+from meshwright.layout.runners import refusals
+from meshwright.trainer.unsupported import unsupported
+
+from .plans import TINY, cut, plan, variant
+
+HALVES = cut(TINY, 4, 6)
+RUNS = [
+    plan(), plan(dp=2, tp=2, sp=True), plan(stages=HALVES, pp=2, schedule="gpipe", recompute="full"),
+    plan(stages=cut(TINY, 3, 2, 2, 3), placement=(0, 1, 1, 0), pp=2, vpp=2, schedule="zbv"),
+    plan(stages=cut(TINY, 3, 2, 2, 3), placement=(0, 1, 1, 0), pp=2, vpp=2, recompute="full", recompute_layers=1),
+    plan(arch=variant(tied=True), stages=HALVES, pp=2), plan(training={"precision": "bf16", "optimizer": "sgd"}),
+    plan(arch=variant(family="qwen3", qk_norm=True)),
+]  # fmt: skip
+REFUSED = {
+    "layout.cp": plan(cp=2),
+    "layout.zero": plan(dp=2, zero=1),
+    "layout.recompute": plan(recompute="selective"),
+    "training.precision": plan(training={"precision": "fp16"}),
+    "training.optimizer": plan(training={"optimizer": "muon"}),
+    "training.gradient_dtype": plan(training={"gradient_dtype": "bf16"}),
+    "training.task": plan(training={"task": "lora"}),
+    "model.family": plan(arch=variant(family="gemma2")),
+    "model.experts": plan(arch=variant(experts=4, active_experts=2)),
+    "model.gated": plan(arch=variant(gated=False)),
+    "model.norm": plan(arch=variant(norm="layer")),
+    "model.positions": plan(arch=variant(positions="learned")),
+    "model.sliding_window": plan(arch=variant(sliding_window=8)),
+}
+
+
+@pytest.mark.parametrize("given", RUNS)
+def test_runs(given) -> None:
+    assert unsupported(given) == ()
+    assert refusals(given.setup.proposal.arch, given.setup.proposal.training, given.layout)["meshwright"] == ()
+
+
+@pytest.mark.parametrize("field", REFUSED)
+def test_refuses(field: str) -> None:
+    given = REFUSED[field]
+    assert field in {complaint.field for complaint in unsupported(given)}
+    assert refusals(given.setup.proposal.arch, given.setup.proposal.training, given.layout)["meshwright"]
+
+
+def test_refuses_heads_that_do_not_divide() -> None:
+    assert "2 kv heads" in str(unsupported(plan(tp=4))[0])
