@@ -39,7 +39,8 @@ def tune(setup: Setup, runs: Path, progress: Progress, name: str | None = None) 
         current, RunFolder(folder.root / "run-1"), train_steps=setup.proposal.training.steps, progress=progress
     )
     warm = predict(current, first.units)
-    best, steps, left = first, [], candidates(setup, first.plan, first.units, first.diagnosis.findings)
+    best, left = first, candidates(setup, first.plan, first.units, first.diagnosis.findings)
+    steps: list[Step] = []
     while True:
         noise = max(best.noise, _LEAST_NOISE)
         if len(steps) >= setup.tune.max_changes:
