@@ -15,11 +15,14 @@ from meshwright.layout.degrees import Layout
 from meshwright.layout.partition import even_stages
 from meshwright.layout.proposal import proposal_of
 from meshwright.layout.schedules import SPLIT_BACKWARD
-from meshwright.planner.cutting import SECONDS, Stages, cut_by_memory, cut_by_time
+from meshwright.model.states import state_bytes
+from meshwright.planner.cutting import SECONDS, Cutter, Stages, cut_by_memory
 from meshwright.planner.space import Group, whole_layers
 from meshwright.predictor.compute import Share
 from meshwright.predictor.constants import STEP_HOST_S
 from meshwright.predictor.costs import StepCosts, pipeline_bound, step_costs
+from meshwright.predictor.exchanges import trainable_share
+from meshwright.predictor.groups import expert_gradient_group, shard_group
 from meshwright.predictor.live import live
 from meshwright.predictor.memory import memory_parts
 from meshwright.predictor.step import pipeline_ends, prediction_of, step_seconds
@@ -59,7 +62,10 @@ class Bench:
     setup: Setup
     measured: MeasuredUnits | None = None
     tables: dict[Share, UnitTable] = field(default_factory=dict)
-    cuts: dict[tuple[Share, tuple[int, ...]], Stages | None] = field(default_factory=dict)
+    cutter: Cutter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.cutter = Cutter(whole_layers(self.setup))
 
     def table(self, group: Group) -> UnitTable:
         """The figures of every unit for the share of this group."""
@@ -91,15 +97,26 @@ class Bench:
         proposal = self.setup.proposal
         if proposal.wanted.stages is not None:
             return proposal.wanted.stages
-        key = (group.share(proposal.seq_len), group.placement)
-        if key not in self.cuts:
-            if self.setup.runnable_by == "deepspeed":
-                cut: Stages | None = even_stages(proposal.arch, len(group.placement))
-            else:
-                own = proposal.wanted.placement is not None
-                cut = cut_by_time(self.table(group), group.placement, whole_layers(self.setup), by_rank=own)
-            self.cuts[key] = cut
-        return self.cuts[key]
+        if self.setup.runnable_by == "deepspeed":
+            return even_stages(proposal.arch, len(group.placement))
+        return self.cutter(self.table(group), group.placement, by_rank=proposal.wanted.placement is not None)
+
+    def memory_floor(self, group: Group, zero: int) -> float:
+        """Bytes that the fullest rank needs at least, however the stages are cut."""
+        proposal = self.setup.proposal
+        cluster, training, s = proposal.cluster, proposal.training, group.structure
+        table = self.table(group)
+        figures = table.figures.sum(axis=0)
+        dense, expert = float(figures[Figure.DENSE]), float(figures[Figure.EXPERT])
+        if len(group.placement) == 1:
+            dense -= table.tied
+        recipe, trainable = state_bytes(training), trainable_share(training)
+        recipe = replace(recipe, gradient=0, master=0, moments=0) if trainable < 1 else recipe
+        shards = shard_group(cluster, s).size
+        experts = min(shards, expert_gradient_group(cluster, s).size)
+        states = dense * recipe.sharded(zero, shards) + expert * recipe.sharded(zero, experts)
+        alive = live(group.schedule, group.placement, group.micro_batches)
+        return alive.floor(float(figures[Figure.ACTIVATION]), states) + cluster.device.reserved_bytes.value
 
     def layout(self, group: Group, zero: int, stages: Stages) -> Layout:
         """The complete layout, with the fixed parts that the search does not vary."""
@@ -127,13 +144,13 @@ class Bench:
         memory = memory_parts(self.setup, layout, batch, sums)
         return Candidate(group, layout, batch, sums, costs, memory, step_seconds(ends, costs))
 
-    def expand(self, group: Group) -> Iterator[Candidate]:
+    def expand(self, group: Group, zeros: Sequence[int]) -> Iterator[Candidate]:
         """The layouts of a group, one a ZeRO stage; where balancing by time does not fit, balanced within memory."""
         stages = self.stages(group)
         if stages is None:
             return
         limit = self.setup.proposal.cluster.memory_bytes
-        for zero in group.zeros:
+        for zero in zeros:
             found = self.candidate(group, zero, stages)
             if found.worst_bytes > limit and group.structure.pp > 1 and self.setup.proposal.wanted.stages is None:
                 found = self._within_memory(found, limit) or found
@@ -176,7 +193,7 @@ def leanest(bench: Bench, groups: Sequence[Group]) -> Candidate | None:
     """The candidate that needs the least memory on its fullest rank."""
     best: Candidate | None = None
     for group in groups:
-        for candidate in bench.expand(group):
+        for candidate in bench.expand(group, group.zeros):
             if best is None or candidate.worst_bytes < best.worst_bytes:
                 best = candidate
     return best

@@ -1,6 +1,7 @@
 """Where the planner cuts a model into stages: by time, and by memory where time alone does not fit."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,8 @@ from meshwright.predictor.table import Figure, UnitTable
 
 Stages = tuple[tuple[str, ...], ...]
 Floats = NDArray[np.float64]
+
+_PARTS = 100
 
 SECONDS = (
     Figure.FORWARD, Figure.BACKWARD, Figure.TP_FORWARD, Figure.TP_BACKWARD, Figure.CP_FORWARD, Figure.CP_BACKWARD,
@@ -44,18 +47,40 @@ def _whole(stages: Stages, pieces: Sequence[tuple[str, ...]]) -> Stages:
     return tuple(tuple(name for first in stage for name in by_first[first]) for stage in stages)
 
 
-def cut_by_time(
-    table: UnitTable, placement: Sequence[int], whole_layers: bool, *, by_rank: bool = False
-) -> Stages | None:
-    """The partition with the least slowest stage (`by_rank`: least busiest rank); None when there are too few units."""
-    pieces = pieces_of(table.names, whole_layers)
-    if len(pieces) < len(placement):
-        return None
-    cost = _summed(table, pieces, table.figures[:, SECONDS].sum(axis=1))
-    names = [piece[0] for piece in pieces]
-    if by_rank:
-        return _whole(balance_placed(names, cost, placement), pieces)
-    return _whole(balance(names, cost, len(placement)), pieces)
+@dataclass
+class Cutter:
+    """Cuts by time, remembered: costs are compared to a hundredth of the largest unit, so that micro-batches and
+    degrees whose units stand in the same proportion share one partition."""
+
+    whole_layers: bool
+    known: dict[tuple[tuple[int, ...], tuple[int, ...]], Stages | None] = field(default_factory=dict)
+
+    def __call__(self, table: UnitTable, placement: tuple[int, ...], *, by_rank: bool = False) -> Stages | None:
+        """The partition with the least slowest stage (`by_rank`: busiest rank); None when there are too few units."""
+        seconds = table.figures[:, SECONDS].sum(axis=1)
+        coarse = np.rint(seconds * (_PARTS / seconds.max())).astype(int).clip(1)
+        key = (tuple(coarse.tolist()), placement if by_rank else (len(placement),))
+        if key not in self.known:
+            pieces = pieces_of(table.names, self.whole_layers)
+            self.known[key] = None
+            if len(pieces) >= len(placement):
+                cost = _summed(table, pieces, coarse.astype(np.float64))
+                names = [piece[0] for piece in pieces]
+                cut = balance_placed(names, cost, placement) if by_rank else balance(names, cost, len(placement))
+                self.known[key] = _whole(cut, pieces)
+        return self.known[key]
+
+
+def _overfull(needs: Sequence[Mapping[str, float]], limits: Sequence[float]) -> bool:
+    """Filling the stages from the first on, each as far as its limit goes, leaves units over."""
+    names = list(needs[0])
+    at = 0
+    for need, limit in zip(needs, limits, strict=True):
+        room = limit
+        while at < len(names) and need[names[at]] <= room:
+            room -= need[names[at]]
+            at += 1
+    return at < len(names)
 
 
 def cut_by_memory(
@@ -75,9 +100,13 @@ def cut_by_memory(
         return None
     figures = table.figures
     states = (figures[:, Figure.DENSE] + figures[:, Figure.EXPERT]) * bytes_a_parameter
-    needs: list[Mapping[str, float]] = [
-        _summed(table, pieces, states + figures[:, Figure.ACTIVATION] * count) for count in alive
-    ]
+    by_count: dict[float, Mapping[str, float]] = {}
+    for count in alive:
+        if count not in by_count:
+            by_count[count] = _summed(table, pieces, states + figures[:, Figure.ACTIVATION] * count)
+    needs = [by_count[count] for count in alive]
+    if min(limits) <= 0 or _overfull(needs, limits):
+        return None
     cost = _summed(table, pieces, figures[:, SECONDS].sum(axis=1))
     try:
         cut = balance([piece[0] for piece in pieces], cost, len(placement), memory=needs, limit=list(limits))

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 
 from meshwright.basics.quantities import gib
 from meshwright.files.setup import Setup
-from meshwright.layout.degrees import describe
+from meshwright.layout.degrees import RECOMPUTE, describe
 from meshwright.layout.proposal import Wanted
 from meshwright.planner.candidates import Bench, Candidate, leanest
 from meshwright.planner.space import Group, Rejection, Space, space
@@ -31,14 +31,14 @@ def _other_runners(setup: Setup) -> list[str]:
 
 
 def _lean_groups(groups: tuple[Group, ...]) -> list[Group]:
-    """For each set of degrees, schedule and recompute the smallest micro-batch and the highest ZeRO stage: no other
-    layout of theirs needs less."""
-    least: dict[tuple[object, ...], Group] = {}
+    """For each set of degrees the thriftiest recompute, the smallest micro-batch, the highest ZeRO stage, and 1F1B
+    where it is free: what needs least memory."""
+    least: dict[object, tuple[tuple[int, ...], Group]] = {}
     for group in groups:
-        key = (group.structure, group.schedule, group.vpp, group.recompute)
-        if key not in least or group.micro_batch < least[key].micro_batch:
-            least[key] = group
-    return [replace(group, zeros=group.zeros[-1:]) for group in least.values()]
+        key = (-RECOMPUTE.index(group.recompute), group.micro_batch, group.schedule != "1f1b", -group.zeros[-1])
+        if group.structure not in least or key < least[group.structure][0]:
+            least[group.structure] = (key, group)
+    return [replace(group, zeros=group.zeros[-1:]) for _, group in least.values()]
 
 
 def _leanest(setup: Setup) -> Candidate | None:

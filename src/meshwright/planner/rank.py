@@ -44,10 +44,11 @@ class PlanResult:
 
 @dataclass
 class _TooLarge:
-    """Layouts that do not fit: by degrees and recompute, how many, and the one that comes closest."""
+    """Layouts of some degrees and recompute that do not fit: how many, and the one that comes closest."""
 
     count: int
-    nearest: Candidate
+    least: float
+    text: str
 
 
 class _Search:
@@ -68,18 +69,27 @@ class _Search:
         heapq.heappush(self.heap, (key, level, self.count, item))
 
     def _expand(self, group: Group) -> None:
-        for candidate in self.bench.expand(group):
+        """Push the group's layouts; those that cannot fit, or do not, are counted instead."""
+        zeros = []
+        for zero in group.zeros:
+            floor = self.bench.memory_floor(group, zero)
+            if floor > self.limit:
+                self._does_not_fit(group, floor, f"{gib(floor)}, however its stages are cut,")
+            else:
+                zeros.append(zero)
+        if not zeros:
+            return
+        for candidate in self.bench.expand(group, zeros):
             if candidate.worst_bytes <= self.limit:
                 self._push(candidate.bound_s, 1, candidate)
-                continue
-            key = (group.structure.text(), group.recompute)
-            seen = self.too_large.get(key)
-            if seen is None:
-                self.too_large[key] = _TooLarge(1, candidate)
             else:
-                seen.count += 1
-                if candidate.worst_bytes < seen.nearest.worst_bytes:
-                    seen.nearest = candidate
+                self._does_not_fit(group, candidate.worst_bytes, candidate.memory_text())
+
+    def _does_not_fit(self, group: Group, least: float, text: str) -> None:
+        seen = self.too_large.setdefault((group.structure.text(), group.recompute), _TooLarge(0, least, text))
+        seen.count += 1
+        if least < seen.least:
+            seen.least, seen.text = least, text
 
     def _may_run(self, candidate: Candidate) -> bool:
         setup = self.bench.setup
@@ -173,7 +183,7 @@ def plan(setup: Setup, top: int = 5, measured: MeasuredUnits | None = None) -> P
     left_out = tuple(
         Rejection(
             f"{family}, recompute {recompute}", entry.count,
-            f"needs {entry.nearest.memory_text()} or more of {gib(search.limit)} a device",
+            f"needs {entry.text} of {gib(search.limit)} a device",
         )
         for (family, recompute), entry in search.too_large.items()
     )  # fmt: skip

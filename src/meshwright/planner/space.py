@@ -14,7 +14,7 @@ from meshwright.layout.degrees import RECOMPUTE, SCHEDULES, Layout, Recompute, S
 from meshwright.layout.given import unit_names
 from meshwright.layout.partition import even_stages
 from meshwright.layout.proposal import Proposal, Wanted
-from meshwright.layout.rules import judge
+from meshwright.layout.rules import LEGALITY
 from meshwright.layout.runners import RUNNERS, first_refusal
 from meshwright.layout.schedules import V_SHAPED, default_placement, micro_batch_rule
 from meshwright.model.architecture import Architecture
@@ -115,7 +115,7 @@ def degrees(proposal: Proposal) -> Iterator[Structure]:
 def _with(wanted: Wanted, structure: Structure) -> Wanted:
     return replace(
         wanted, dp=structure.dp, tp=structure.tp, pp=structure.pp, cp=structure.cp, ep=structure.ep,
-        etp=structure.etp, sp=structure.sp,
+        etp=structure.etp, sp=wanted.sp,
     )  # fmt: skip
 
 
@@ -260,12 +260,13 @@ def space(setup: Setup) -> Space:
     refused: dict[tuple[str, str], int] = {}
     refuse = _Refusals(setup)
     for bare in degrees(proposal):
-        structure = replace(bare, sp=_sequence_parallel(setup, bare))
-        wanted = replace(_with(proposal.wanted, structure), micro_batch=None, micro_batches=None)
-        errors = [p for p in judge(replace(proposal, wanted=wanted)) if p.severity == "error"]
-        if errors:
-            rules[structure.text(), f"[{errors[0].rule}] {errors[0].message}"] = 1
+        wanted = replace(_with(proposal.wanted, bare), micro_batch=None, micro_batches=None)
+        judged = replace(proposal, wanted=wanted)
+        broken = next((rule for rule in LEGALITY if not rule.holds(judged)), None)
+        if broken is not None:
+            rules[bare.text(), f"[{broken.name}] {broken.explain(judged).message}"] = 1
             continue
+        structure = replace(bare, sp=_sequence_parallel(setup, bare))
         batches = _batches(proposal, structure.dp)
         if not batches:
             rule = f"[batch-equation] a global batch of {proposal.global_batch} has no fitting micro-batch on this dp"

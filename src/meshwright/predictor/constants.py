@@ -78,9 +78,6 @@ COMMUNICATOR_BYTES = Constant(256 * 2**20, "guessed", "channel buffers of one co
 
 LORA_TRAINABLE = Constant(0.005, "guessed", "adapters of rank 8-16 on the attention and feed-forward matrices")
 
-OPTIMIZER_MOMENTS: Mapping[str, int] = {"adamw": 8, "adamw-8bit": 2, "muon": 4, "sgd": 0}
-"""Bytes of moments a parameter."""
-
 RANGE = Constant(0.25, "guessed", "until it is learned from measured rows")
 """Half-width of the predicted range, as a share of the step time."""
 

@@ -11,14 +11,13 @@ from meshwright.files.run import MeasuredUnits
 from meshwright.files.setup import Setup
 from meshwright.layout.batch import Batch
 from meshwright.layout.degrees import Layout
+from meshwright.model.states import gradient_bytes, state_bytes
 from meshwright.model.training import Training
 from meshwright.predictor import constants, groups
 from meshwright.predictor.collectives import allreduce_s
 from meshwright.predictor.compute import share_of
 from meshwright.predictor.exchanges import (
-    WEIGHT_BYTES,
     Parameters,
-    gradient_bytes,
     hop_s,
     replica_groups,
     step_exchange,
@@ -54,11 +53,10 @@ class StepCosts:
 
 def optimizer_bytes(training: Training) -> float:
     """Bytes read and written for each parameter that a rank updates: gradient, master copy, moments, weight."""
-    weight, gradient = WEIGHT_BYTES[training.precision], gradient_bytes(training)
-    moments = 2 * constants.OPTIMIZER_MOMENTS[training.optimizer]
-    copies = 2 * weight if training.precision == "fp32" else 2 * 4 + weight
-    clipping = 3 * gradient if training.clip > 0 else 0
-    return gradient + moments + copies + clipping
+    recipe = state_bytes(training)
+    copies = 2 * recipe.master + recipe.weight if recipe.master else 2 * recipe.weight
+    clipping = 3 * recipe.gradient if training.clip > 0 else 0
+    return recipe.gradient + 2 * recipe.moments + copies + clipping
 
 
 def _optimizer_s(setup: Setup, layout: Layout, dense: Floats, expert: Floats, measured: MeasuredUnits | None) -> Floats:
@@ -90,7 +88,8 @@ def _copies_s(setup: Setup, layout: Layout, parameters: Floats) -> tuple[Floats,
     whole parameters, gradients of a unit are packed before they are reduced."""
     training, device = setup.proposal.training, setup.proposal.cluster.device
     rate = device.memory_bandwidth.value * constants.MEMORY_EFFICIENCY.value
-    weight, gradient = WEIGHT_BYTES[training.precision], gradient_bytes(training) * trainable_share(training)
+    recipe = state_bytes(training)
+    weight, gradient = recipe.weight, recipe.gradient * trainable_share(training)
     gather = 2 * weight * parameters / rate if layout.zero == 3 else np.zeros_like(parameters)
     pack = (weight + gradient) * parameters / rate if layout.zero >= 2 else np.zeros_like(parameters)
     return gather, gather + pack
@@ -111,12 +110,9 @@ def step_costs(
     end, after, beside_f, beside_b, rounds = none, none, none, none, np.ones(len(layout.placement))
     if replicas:
         among = replica_groups(cluster, layout)
-        parts = [
-            step_exchange(training, cluster, layout, among, Parameters(dense, expert), int(units))
-            for dense, expert, units in zip(
-                stages[Figure.DENSE].tolist(), stages[Figure.EXPERT].tolist(), stages.units, strict=True
-            )
-        ]
+        held = list(zip(stages[Figure.DENSE].tolist(), stages[Figure.EXPERT].tolist(), stages.units, strict=True))
+        each = {one: step_exchange(training, cluster, layout, among, Parameters(*one[:2]), one[2]) for one in set(held)}
+        parts = [each[one] for one in held]
         table = np.array([(part.end_s, part.after_s, part.forward_s, part.backward_s, part.rounds) for part in parts])
         end, after, beside_f, beside_b, rounds = table.T
     extra_f = _beside(forward, beside_f, stages.units, layout.overlap)

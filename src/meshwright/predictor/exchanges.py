@@ -7,20 +7,13 @@ from meshwright.cluster.topology import Cluster
 from meshwright.layout.degrees import Layout
 from meshwright.model.activations import boundary_bytes, value_bytes
 from meshwright.model.architecture import Architecture
+from meshwright.model.states import WEIGHT_BYTES, gradient_bytes
 from meshwright.model.training import Training
 from meshwright.model.units import Unit
 from meshwright.predictor import groups
 from meshwright.predictor.collectives import allgather_s, allreduce_s, alltoall_s, p2p_s, reducescatter_s
 from meshwright.predictor.compute import Share, UnitCost
 from meshwright.predictor.constants import LORA_TRAINABLE
-
-WEIGHT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 2, "mxfp8": 2}
-GRADIENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
-
-
-def gradient_bytes(training: Training) -> int:
-    """Bytes of one gradient that waits for the optimizer: 4 in fp32 training, else as `gradient_dtype` says."""
-    return 4 if training.precision == "fp32" else GRADIENT_BYTES[training.gradient_dtype]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from meshwright.layout.degrees import Schedule
 from meshwright.layout.schedules import actions, is_standard
 
-_STEADY = 4  # rounds of pp micro-batches after which a published schedule repeats itself
+_STEADY = 2  # rounds of pp micro-batches after which a published schedule repeats itself
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,28 @@ class Live:
         peaks: NDArray[np.float64] = np.maximum.reduceat(self.counts @ np.asarray(weights, np.float64), self.first)
         return peaks
 
+    def floor(self, total: float, states: float) -> float:
+        """Bytes that the fullest rank has at least when `total` bytes of one micro-batch's activations and `states`
+        bytes of anything else are spread over the stages in whatever manner.
+
+        The fullest rank has no less than any weighted mean of the ranks. Taken: the plain mean, and the mean with
+        weights that make a byte of activations count alike on every rank.
+        """
+        ends = [*self.first[1:], len(self.counts)]
+        rows = np.array(
+            [self.counts[a:b][self.counts[a:b].sum(axis=1).argmax()] for a, b in zip(self.first, ends, strict=True)]
+        )
+        held = np.where(rows > 0, rows, np.inf).min(axis=1)  # the least that a rank keeps of a stage of its own
+        weights = 1 / held / (1 / held).sum()
+        alike = total / float((1 / held).sum()) + states * float(weights.min())
+        return max(alike, total * float(held.min()) / len(rows) + states / len(rows))
+
 
 def enough(schedule: Schedule, placement: tuple[int, ...], micro_batches: int) -> int:
     """A number of micro-batches with the same peaks: what is alive stops growing once the pipeline is full."""
     pp = max(placement) + 1
     steady = _STEADY * pp
-    if schedule in ("gpipe", "looped-bfs") or not is_standard(schedule, placement) or micro_batches <= steady:
+    if not is_standard(schedule, placement) or micro_batches <= steady:
         return micro_batches
     if schedule in ("interleaved", "zb-h1") and micro_batches % pp:
         return micro_batches  # its rounds depend on the exact number
@@ -39,8 +55,12 @@ def enough(schedule: Schedule, placement: tuple[int, ...], micro_batches: int) -
 
 def live(schedule: Schedule, placement: tuple[int, ...], micro_batches: int) -> Live:
     """The moments at which a rank's live micro-batches can peak, from the schedule's own order of actions."""
+    ranks = max(placement) + 1
     if len(placement) == 1:  # no pipeline: micro-batches are accumulated one after the other
         return Live(np.ones((1, 1)), np.zeros(1, np.int64))
+    if schedule in ("gpipe", "looped-bfs"):  # every forward comes before the first backward
+        here = np.equal.outer(np.arange(ranks), np.asarray(placement))
+        return Live(here * float(micro_batches), np.arange(ranks))
     return _live(schedule, placement, enough(schedule, placement, micro_batches))
 
 

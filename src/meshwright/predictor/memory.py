@@ -6,7 +6,6 @@ schedule's own order of actions. Nothing depends on the number of micro-batches 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -18,49 +17,21 @@ from meshwright.files.setup import Setup
 from meshwright.layout.batch import Batch
 from meshwright.layout.degrees import Layout
 from meshwright.model.activations import boundary_bytes, loss_bytes
-from meshwright.model.training import Training
+from meshwright.model.states import WEIGHT_BYTES, StateBytes, gradient_bytes, state_bytes
 from meshwright.predictor import constants, groups
-from meshwright.predictor.exchanges import WEIGHT_BYTES, gradient_bytes, trainable_share
+from meshwright.predictor.exchanges import trainable_share
 from meshwright.predictor.live import live
 from meshwright.predictor.table import Figure, StageTable, by_rank, layout_table, stage_table
 
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """Bytes a parameter. `sharded_extra` is a second copy of the sharded gradient that some runners keep."""
-
-    weight: int
-    gradient: int
-    master: int
-    moments: int
-    sharded_extra: int = 0
-
-    def text(self) -> str:
-        """`2 weight + 4 gradient + 4 master + 8 moments = 18 B a parameter`."""
-        parts = [
-            (self.weight, "weight"), (self.gradient, "gradient"), (self.master, "master"), (self.moments, "moments"),
-            (self.sharded_extra, "half-precision gradient"),
-        ]  # fmt: skip
-        total = sum(size for size, _ in parts)
-        return " + ".join(f"{size} {name}" for size, name in parts if size) + f" = {total} B a parameter"
-
-
-def recipe_of(training: Training, zero: int = 0, runner: str = "meshwright") -> Recipe:
-    """The recipe: fp32 is 4 + 4 + 8, half precision 2 + 4 (or 2) + 4 + 8 with AdamW.
-
-    DeepSpeed's ZeRO-2 keeps the half-precision gradient beside its fp32 copy, both sharded.
-    """
-    gradient = gradient_bytes(training)
-    twice = runner == "deepspeed" and zero == 2 and gradient == 4 and training.precision != "fp32"
-    return Recipe(
-        weight=WEIGHT_BYTES[training.precision],
-        gradient=gradient,
-        master=0 if training.precision == "fp32" else 4,
-        moments=constants.OPTIMIZER_MOMENTS[training.optimizer],
-        sharded_extra=2 if twice else 0,
-    )
+def sharded_extra(setup: Setup, zero: int) -> int:
+    """Bytes a parameter that a framework shards beside the recipe: DeepSpeed's ZeRO-2 keeps the half-precision
+    gradient beside its fp32 copy."""
+    training = setup.proposal.training
+    twice = setup.runnable_by == "deepspeed" and zero == 2 and training.precision != "fp32"
+    return WEIGHT_BYTES[training.precision] if twice and gradient_bytes(training) == 4 else 0
 
 
 def memory_parts(setup: Setup, layout: Layout, batch: Batch, stages: StageTable) -> dict[str, Floats]:
@@ -68,14 +39,14 @@ def memory_parts(setup: Setup, layout: Layout, batch: Batch, stages: StageTable)
     proposal = setup.proposal
     arch, cluster, training = proposal.arch, proposal.cluster, proposal.training
     pp, placement = layout.pp, layout.placement
-    recipe, trainable = recipe_of(training, layout.zero, setup.runnable_by), trainable_share(training)
+    recipe, trainable = state_bytes(training), trainable_share(training)
     dense, expert = by_rank(stages[Figure.DENSE], placement, pp), by_rank(stages[Figure.EXPERT], placement, pp)
     whole = dense + expert
     sharded = whole
     if layout.zero:
         shards = groups.shard_group(cluster, layout).size
         sharded = dense / shards + expert / min(shards, groups.expert_gradient_group(cluster, layout).size)
-    gradients = (sharded if layout.zero >= 2 else whole) * recipe.gradient + sharded * recipe.sharded_extra
+    gradients = (sharded if layout.zero >= 2 else whole) * recipe.gradient + sharded * sharded_extra(setup, layout.zero)
 
     local = max(1, batch.seq_len // layout.cp)
     boundary = boundary_bytes(arch, training, batch.micro_batch, local) / (layout.tp if layout.sp else 1)
@@ -106,7 +77,7 @@ def _most(values: Floats, placement: Sequence[int], pp: int) -> Floats:
     return most
 
 
-def _buffers(setup: Setup, layout: Layout, recipe: Recipe, boundary: float, largest: Floats) -> Floats:
+def _buffers(setup: Setup, layout: Layout, recipe: StateBytes, boundary: float, largest: Floats) -> Floats:
     """Gradient buckets, gathered parameters, received hidden states, and the library's own buffers."""
     cluster = setup.proposal.cluster
     total = np.zeros(layout.pp)
