@@ -58,7 +58,10 @@ def balance(
     n = len(unit_names)
     ahead = np.arange(n + 1)[:, None] < np.arange(n + 1)[None, :]
     speeds = np.ones(n_stages) if speed is None else np.asarray(speed, np.float64)
-    times = [np.where(ahead & ok, sums / s, np.inf) for ok, s in zip(allowed, speeds, strict=True)]
+    if speed is None and (memory is None or limit is None):
+        times = [np.where(ahead, sums, np.inf)] * n_stages  # all stages alike: one array serves
+    else:
+        times = [np.where(ahead & ok, sums / s, np.inf) for ok, s in zip(allowed, speeds, strict=True)]
 
     best = np.where(np.arange(n + 1) == 0, 0.0, np.inf)  # best[j]: smallest maximum with units 0..j-1 placed so far
     for stage in times:
@@ -69,8 +72,11 @@ def balance(
 
     squares = np.where(np.arange(n + 1) == 0, 0.0, np.inf)
     totals: list[Floats] = []
+    squared: dict[int, Floats] = {}
     for stage in times:
-        total = squares[:, None] + np.where(stage <= bound * (1 + _CLOSE), stage, np.inf) ** 2
+        if id(stage) not in squared:
+            squared[id(stage)] = np.where(stage <= bound * (1 + _CLOSE), stage, np.inf) ** 2
+        total = squares[:, None] + squared[id(stage)]
         totals.append(total)
         squares = total.min(axis=0)
     cuts = [n]
