@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from meshwright.basics.errors import AnswerIsNo, InputError, RunFailed
 from meshwright.files.plan import Plan
@@ -19,7 +20,12 @@ from meshwright.trainer.options import TrainOptions
 from meshwright.trainer.rank import run_worker
 from meshwright.trainer.watch import Watch
 
-_RUN, _DONE, _LEFT = "meshwright/run", "meshwright/done", "meshwright/left"
+if TYPE_CHECKING:
+    from torch.distributed import Store  # type: ignore[attr-defined]
+
+_RUN, _DONE, _LEFT = "run", "done", "left"
+_MEETING = timedelta(minutes=5)  # between the start of the first rank and of the last
+_LEAVING_S = 30.0
 _PREPARING = timedelta(hours=1)  # the longest that rank 0 may read text
 
 
@@ -33,18 +39,14 @@ def join(
     """
     os.environ.update(member.variables())
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    from torch.distributed import TCPStore  # type: ignore[attr-defined]
-
-    hosts = member.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-    store = TCPStore(
-        member.address, member.port, member.world, is_master=hosts, timeout=_PREPARING, wait_for_workers=False,
-        multi_tenant=True,
-    )  # fmt: skip
+    with _reaching(member):
+        store = _store(member)
     if member.rank == 0:
         try:
             folder, ready, since = prepare_run(plan, options, progress)
         except BaseException:
             store.set(_RUN, "")
+            _wait_for_others(store, member.world)
             raise
         store.set(_RUN, str(folder.root))
         watch = Watch(folder.metrics, member.world, ready.steps, ready.log_every, progress)
@@ -55,14 +57,41 @@ def join(
         store.set(_DONE, "1")
         _wait_for_others(store, member.world)
         return result
-    run = store.get(_RUN).decode()
+    with _reaching(member):
+        run = store.get(_RUN).decode()
     if not run:
+        store.add(_LEFT, 1)
         raise RunFailed(f"rank {member.rank}: rank 0 could not prepare the run")
     _work(worker, Path(run), member)
-    store.wait([_DONE], timedelta(seconds=options.timeout_s))
+    with _reaching(member):
+        store.wait([_DONE], timedelta(seconds=options.timeout_s))
     result = read_result(RunFolder(Path(run)).result)
     store.add(_LEFT, 1)
     return result
+
+
+def _store(member: Membership) -> "Store":
+    """Where the ranks agree on the run folder: the launcher's own store, or one that rank 0 hosts for all."""
+    from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
+
+    hosts = member.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    tcp = TCPStore(
+        member.address, member.port, member.world, is_master=hosts, timeout=_MEETING, wait_for_workers=False,
+        multi_tenant=True,
+    )  # fmt: skip
+    tcp.set_timeout(_PREPARING)
+    # Keys of their own for each attempt: the launcher's store outlives a restart.
+    return PrefixStore("meshwright" + os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), tcp)
+
+
+@contextmanager
+def _reaching(member: Membership) -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:  # torch's network and store errors
+        reason = (str(error).splitlines() or [""])[0]
+        place = f"{member.address}:{member.port}"
+        raise RunFailed(f"rank {member.rank} of {member.world} lost rank 0 at {place}: {reason}") from error
 
 
 def _work(worker: str, run: Path, member: Membership) -> None:
@@ -94,9 +123,9 @@ def _watching(watch: Watch) -> Iterator[None]:
         watch.look()
 
 
-def _wait_for_others(store: object, world: int) -> None:
+def _wait_for_others(store: "Store", world: int) -> None:
     """The store may live in this process: leave last."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + _LEAVING_S
     with contextlib.suppress(RuntimeError):
-        while store.add(_LEFT, 0) < world - 1 and time.monotonic() < deadline:  # type: ignore[attr-defined]
+        while store.add(_LEFT, 0) < world - 1 and time.monotonic() < deadline:
             time.sleep(0.05)
