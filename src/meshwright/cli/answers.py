@@ -10,7 +10,6 @@ from meshwright.files import outputs as out
 from meshwright.files.convert import (
     check_output,
     diagnose_output,
-    finding_part,
     memory_output,
     nearby_part,
     plan_entry,
@@ -191,24 +190,13 @@ def tune(
 ) -> out.TuneOutput:  # fmt: skip
     """The whole loop on a job."""
     setup = read_setup(file, overrides)
+    from meshwright.cli.tuned import tune_output
     from meshwright.loop.tune import tune as loop
     from meshwright.reports.page import write_report
 
     found = loop(setup, runs, progress, name)
-    kept = read_plan(found.folder.plan)
     write_report(found.folder.root, found.folder.report)
-    journal = [
-        out.JournalPart(
-            change=dict(step.change), reason=step.reason, predicted=step.predicted_gain, measured=step.measured_gain,
-            measured_range=step.measured_gain_range, kept=step.kept,
-        )
-        for step in found.steps
-    ]  # fmt: skip
-    return out.TuneOutput(
-        mode=found.mode, plan=str(found.folder.plan), prediction=plan_figures(kept, _runners(kept)),
-        measured=train_output(found.final.result), journal=journal, report=str(found.folder.report),
-        findings=[finding_part(finding) for finding in found.final.diagnosis.findings], stopped=found.stopped,
-    )  # fmt: skip
+    return tune_output(found, _runners)
 
 
 def report(source: PathLike, *, output: Path | None = None) -> out.ReportOutput:

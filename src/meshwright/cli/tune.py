@@ -25,6 +25,6 @@ def tune(
 
     if resolved:
         return show_resolved(job, overrides or (), as_json)
-    from meshwright.reports.terminal import tune_view
+    from meshwright.reports.terminal_tune import tune_view
 
     show(answers.tune(job, overrides or (), runs=runs, name=name, progress=progress), tune_view, as_json)

@@ -274,15 +274,26 @@ class RebalanceOutput(Output):
     predicted_gain: float = Field(description="share of the step time")
 
 
+class TunedRunPart(Part):
+    """One run of the loop: its plan predicted from the unit times it measured, what it did, and what was found."""
+
+    run: str
+    prediction: PlanFigures
+    measured: TrainOutput
+    diagnosis: DiagnoseOutput
+
+
 class JournalPart(Part):
     """One change of the loop: gains are shares of the step time."""
 
     change: dict[str, Any]
     reason: str
+    changed_plan: PlanFigures = Field(description="predicted from the unit times of the run before")
     predicted: float
     measured: float
     measured_range: tuple[float, float] = Field(description="worst and best pairing of repeats")
     kept: bool
+    after: TunedRunPart
 
 
 class TuneOutput(Output):
@@ -290,10 +301,17 @@ class TuneOutput(Output):
 
     mode: Mode
     plan: str = Field(description="the plan.toml that was kept")
-    prediction: PlanFigures = Field(description="of the kept plan, from measured unit times")
-    measured: TrainOutput
+    prediction: PlanFigures = Field(description="of the first plan, before anything was measured")
+    first: TunedRunPart = Field(description="the run of the first plan")
+    findings: list[FindingPart] = Field(description="what the first run's diagnosis found")
     journal: list[JournalPart]
-    findings: list[FindingPart]
+    changed_plan: PlanFigures | None = Field(description="the last change that was kept; null: none was")
+    predicted_gain: float | None = Field(description="of the last change that was kept, share of the step time")
+    measured_gain: float | None = Field(description="of the last change that was kept, share of the step time")
+    measured: TrainOutput = Field(description="the kept plan as it ran")
+    remaining: list[FindingPart] = Field(description="what is still found in the kept plan")
+    ranking: list[PlanEntry] = Field(description="the plans compared with the job's fixed parts, best first")
+    unfixed: list[PlanEntry] = Field(description="the plans compared with nothing fixed, best first")
     report: str | None
     stopped: str = Field(description="why the loop ended")
 

@@ -32,11 +32,15 @@ class Measurement:
 
     @property
     def noise(self) -> float:
-        """Spread of the windows' medians over their median; a single window tells nothing and counts as 5 %."""
+        """Relative spread of the repeats: 1.4826 times their median absolute deviation, over their median.
+
+        One disturbed repeat of three does not widen it. A single repeat tells nothing and counts as 5 %.
+        """
         windows = self.result.windows
         if len(windows) < 2:
             return 0.05
-        return (max(windows) - min(windows)) / statistics.median(windows)
+        middle = statistics.median(windows)
+        return 1.4826 * statistics.median(abs(window - middle) for window in windows) / middle
 
     @property
     def idle_fraction(self) -> tuple[float, ...]:

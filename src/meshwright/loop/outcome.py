@@ -41,7 +41,8 @@ class TuneResult:
 
     folder: RunFolder
     mode: Mode
-    ranking: PlanResult
+    ranking: PlanResult  # with the fixed parts of the job
+    unfixed: PlanResult  # with nothing fixed: what the fixed parts cost
     cold: Prediction  # of the first plan, before anything was measured
     warm: Prediction  # of the first plan, from its own measured unit times
     first: Measurement

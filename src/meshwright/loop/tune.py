@@ -9,6 +9,7 @@ from meshwright.files.plan_toml import write_plan
 from meshwright.files.run import RunFolder
 from meshwright.files.run_io import new_run
 from meshwright.files.setup import Setup
+from meshwright.layout.proposal import Wanted
 from meshwright.loop.candidates import candidates
 from meshwright.loop.journal import write_journal
 from meshwright.loop.measure import Measurement, Progress, measure, measurement_mode
@@ -20,8 +21,9 @@ _LEAST_NOISE = 0.01  # a change worth less than one percent is not worth a run
 
 
 def _better(before: Measurement, after: Measurement) -> bool:
-    """Kept only when the slowest window after beats the fastest before: a gain beyond the spread."""
-    return max(after.result.windows) < min(before.result.windows)
+    """Kept only when the gain of the medians is beyond the spread of the repeats of either run."""
+    gain = 1 - after.step_time_s / before.step_time_s
+    return gain > max(before.noise, after.noise, _LEAST_NOISE)
 
 
 def tune(setup: Setup, runs: Path, progress: Progress, name: str | None = None) -> TuneResult:
@@ -32,6 +34,7 @@ def tune(setup: Setup, runs: Path, progress: Progress, name: str | None = None) 
     folder = new_run(runs, name or setup.name)
     progress("planning")
     ranking = rank_plans(setup, top=5)
+    unfixed = rank_plans(replace(setup, proposal=replace(setup.proposal, wanted=Wanted())), top=5)
     current = ranking.plans[0]
     cold = current.prediction or predict(current)
     mode = measurement_mode(current, setup.tune)
@@ -63,7 +66,7 @@ def tune(setup: Setup, runs: Path, progress: Progress, name: str | None = None) 
             left = candidates(setup, best.plan, best.units, best.diagnosis.findings)
         else:
             left = tuple(candidate for candidate in left if candidate.change != chosen.change)
-    result = TuneResult(folder, mode, ranking, cold, warm, first, best, tuple(steps), stopped, left)
+    result = TuneResult(folder, mode, ranking, unfixed, cold, warm, first, best, tuple(steps), stopped, left)
     _write(result)
     return result
 

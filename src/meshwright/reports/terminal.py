@@ -9,6 +9,7 @@ from meshwright.basics.quantities import seconds_text
 from meshwright.files import outputs as out
 from meshwright.reports.terminal_parts import (
     bullets,
+    change_text,
     gib_text,
     heading,
     layout_text,
@@ -267,7 +268,7 @@ def findings_view(findings: Sequence[out.FindingPart]) -> View:
         parts.append(Text.assemble(("finding ", "bold yellow"), f"{finding.kind}: {cost}"))
         lines = [finding.cause]
         if finding.change:
-            lines.append("change: " + "; ".join(f"{key} = {value}" for key, value in finding.change.items()))
+            lines.append("change: " + "; ".join(f"{key} = {change_text(v)}" for key, v in finding.change.items()))
         if finding.predicted_gain is not None:
             low, expected, high = finding.predicted_gain
             lines.append(f"gain: {percent(expected)} of the step ({percent(low)} to {percent(high)}), predicted")
@@ -286,35 +287,6 @@ def rebalance_view(answer: out.RebalanceOutput) -> View:
         *bullets(answer.moves),
         Text(gain),
     ]
-
-
-def tune_view(answer: out.TuneOutput) -> View:
-    """The journal, then the plan that was kept: predicted beside measured."""
-    grid = table(["change", "predicted", "measured", "range", "kept"], left=("change",))
-    for step in answer.journal:
-        change = "; ".join(f"{key} = {_change(value)}" for key, value in step.change.items())
-        low, high = step.measured_range
-        grid.add_row(
-            change, percent(step.predicted), percent(step.measured), f"{percent(low)} to {percent(high)}",
-            "yes" if step.kept else "no",
-        )  # fmt: skip
-    journal: View = [heading(f"share of the step saved; measured in {answer.mode} mode"), grid]
-    return [
-        *(journal if answer.journal else []),
-        Text(f"ended: {answer.stopped}"),
-        *figures_view(answer.prediction, "the kept plan, predicted from measured unit times"),
-        heading("the kept plan, as it ran"),
-        *train_view(answer.measured),
-        *findings_view(answer.findings),
-        Text(f"plan        {answer.plan}"),
-        *([Text(f"report      {answer.report}")] if answer.report else []),
-    ]
-
-
-def _change(value: object) -> str:
-    if isinstance(value, list | tuple) and value and isinstance(value[0], list | tuple):
-        return stages_text([list(units) for units in value])
-    return str(value)
 
 
 def report_view(answer: out.ReportOutput) -> View:

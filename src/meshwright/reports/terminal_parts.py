@@ -54,6 +54,11 @@ def step_text(plan: PlanFigures) -> str:
     return seconds_text(plan.step_time_s)
 
 
+def gib_text(plan: PlanFigures) -> str:
+    """`34.2/39`: GiB on the fullest rank, of the GiB it may use."""
+    return f"{plan.memory_gib:.{1 if plan.memory_gib >= 1 else 2}f}/{plan.memory_limit_gib:.0f}"
+
+
 def layout_text(plan: PlanFigures) -> str:
     """`dp 2 × tp 2 × pp 2, 1f1b, ZeRO-1, recompute full, micro-batch 2 × 4`."""
     values = {**plan.layout.model_dump(), "placement": tuple(plan.layout.placement)}
@@ -69,3 +74,10 @@ def stages_text(stages: Sequence[Sequence[str]]) -> str:
 def _compact(units: Sequence[str]) -> Sequence[str]:
     """Already compact spellings stay as they are."""
     return units if any("-" in unit for unit in units) else compact(units)
+
+
+def change_text(value: object) -> str:
+    """A changed value as people read it: stages in their short spelling."""
+    if isinstance(value, list | tuple) and value and isinstance(value[0], list | tuple):
+        return stages_text([list(units) for units in value])
+    return str(value)
