@@ -56,7 +56,7 @@ lint: $(VENV)/installed-dev
 check: lint test
 
 docs: $(VENV)/installed-dev
-	$(BIN)/python -m meshwright.files.document > docs/schemas.md
+	$(BIN)/python docs/generate.py
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
