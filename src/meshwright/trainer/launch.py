@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from meshwright.basics.errors import RunFailed, bad_input
+from meshwright.basics.errors import InputError, RunFailed, bad_input
 from meshwright.cluster.machine import usable_cores
 from meshwright.files.plan import Plan
 from meshwright.files.plan_toml import write_plan
@@ -23,7 +23,8 @@ from meshwright.trainer.options import TrainOptions, check_options, write_option
 from meshwright.trainer.outcome import result_of
 from meshwright.trainer.preflight import check_disk, check_machine, check_packages
 from meshwright.trainer.rank import LOGS
-from meshwright.trainer.ranks import rank_environment, running
+from meshwright.trainer.ranks import GRACE_S, failed_since, kill_ranks, rank_environment, running
+from meshwright.trainer.unsupported import unsupported
 from meshwright.trainer.watch import Watch
 
 WORKER = "meshwright.trainer.worker"
@@ -69,9 +70,12 @@ def prepare_run(
     """Prepare the data, then make the run folder with all that the ranks read. Returns the folder, the completed
     options and the steps that are already done (those of the checkpoint when resuming).
 
-    Raises InputError for text that does not fill a step, for a folder that cannot be written, and for nothing to
-    resume.
+    Raises InputError for a plan that the trainer does not run, for text that does not fill a step, for a folder that
+    cannot be written, and for nothing to resume.
     """
+    refused = unsupported(plan)
+    if refused:
+        raise InputError(refused)
     arch, batch = plan.setup.proposal.arch, plan.batch
     check_disk(options.run)
     tokens = options.tokens or prepare(plan.setup.data, arch.vocab, progress)
@@ -99,6 +103,8 @@ def run_ranks(world: int, folder: RunFolder, watch: Watch, worker: str) -> None:
     with running(worker, folder.root, world, rank_environment(os.environ)) as agent:
         while agent.poll() is None:
             watch.look()
+            if failed_since(folder.root) > GRACE_S:
+                kill_ranks(agent)
             time.sleep(_LOOK_S)
         watch.look()
     if agent.returncode:

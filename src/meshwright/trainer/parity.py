@@ -113,9 +113,7 @@ def synthetic_tokens(vocab: int, count: int, seed: int) -> NDArray[np.uint32]:
     return tokens.astype(np.uint32)
 
 
-def train_all(
-    plans: Sequence[Plan], steps: int, timeout_s: float, progress: Callable[[str], None]
-) -> list[Course]:
+def train_all(plans: Sequence[Plan], steps: int, timeout_s: float, progress: Callable[[str], None]) -> list[Course]:
     """Train every plan in turn in one set of processes. Raises RunFailed with what a failing rank said last."""
     folder = Path(tempfile.mkdtemp(prefix="meshwright-parity-"))
     try:

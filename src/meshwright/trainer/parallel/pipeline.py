@@ -144,9 +144,7 @@ class ScheduledPipe:
         return torch.stack(losses).detach().sum() if losses else torch.zeros((), device=tokens.device)
 
 
-def build_pipe(
-    plan: Plan, models: Sequence[tuple[int, Decoder]], mesh: Mesh, clock: Clock, meter: UnitMeter
-) -> Pipe:
+def build_pipe(plan: Plan, models: Sequence[tuple[int, Decoder]], mesh: Mesh, clock: Clock, meter: UnitMeter) -> Pipe:
     """The pipe of this rank's (stage, model) pairs, in forward order."""
     bf16 = plan.setup.proposal.training.precision == "bf16"
     runners = [StageRunner(model, stage, clock, meter, bf16) for stage, model in models]
