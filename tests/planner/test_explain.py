@@ -1,0 +1,46 @@
+"""Why a plan wins, and what each choice of the worked example costs."""
+
+import pytest
+
+from meshwright.basics.errors import InputError
+from meshwright.files.setup import Setup
+from meshwright.planner.explain import cost_of_choices, why
+from meshwright.planner.rank import plan
+
+
+def test_differences_of_terms_sum_to_the_difference_of_steps(worked_example: Setup) -> None:
+    plans = plan(worked_example).plans
+    first, last = plans[0].prediction, plans[-1].prediction
+    assert first is not None
+    assert last is not None
+    terms = why(plans[0], plans[-1])
+    assert sum(term.difference_s for term in terms) == pytest.approx(last.step_time_s - first.step_time_s)
+    assert [abs(term.difference_s) for term in terms] == sorted((abs(t.difference_s) for t in terms), reverse=True)
+
+
+def test_sentences_name_what_made_a_plan_lose(worked_example: Setup) -> None:
+    found = plan(worked_example)
+    assert found.why[0].startswith("fastest")
+    assert all("than the first" in text or "as fast as the first" in text for text in found.why[1:])
+
+
+def test_the_choices_of_the_worked_example_have_a_price(worked_example: Setup) -> None:
+    """Four stages, gradient checkpointing and micro-batch 16 each cost time on a model that fits without them."""
+    costs = {one.field: one for one in cost_of_choices(worked_example, {"pp": 4, "recompute": "full", "dp": 2})}
+    assert costs["recompute"].cost == pytest.approx(0.30, abs=0.08)  # a third of the compute, repeated
+    assert costs["pp"].cost is not None
+    assert costs["pp"].cost > 0.02
+    assert "bubble" in costs["pp"].reason
+    assert all(one.step_s is not None and one.step_s >= one.free_step_s for one in costs.values())
+
+
+def test_an_impossible_choice_says_why(worked_example: Setup) -> None:
+    (cost,) = cost_of_choices(worked_example, {"dp": 3})
+    assert cost.step_s is None
+    assert cost.cost is None
+    assert cost.reason
+
+
+def test_an_unknown_choice_is_refused(worked_example: Setup) -> None:
+    with pytest.raises(InputError, match="recompute"):
+        cost_of_choices(worked_example, {"recomput": "full"})
