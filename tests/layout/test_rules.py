@@ -12,6 +12,7 @@ from meshwright.cluster.catalogue import device, link
 from meshwright.cluster.topology import Cluster
 from meshwright.layout import predicates
 from meshwright.layout.batch import divisors
+from meshwright.layout.degrees import RECOMPUTE, SCHEDULES
 from meshwright.layout.neighbours import describe_wanted, neighbours, plain
 from meshwright.layout.partition import balance, even_stages
 from meshwright.layout.problem import Problem
@@ -288,6 +289,12 @@ def test_even_stages_always_cover(layers: int, pp: int, vpp: int) -> None:
         assert not {"stages-cover", "stage-count"} & set(errors(asked))
 
 
+def test_a_batch_cannot_be_cut_into_unequal_micro_batches() -> None:
+    asked = propose(batch=8, cluster=on(3), dp=1, tp=1, pp=3, cp=1, micro_batches=3)
+    assert errors(asked) == ["batch-equation"]
+    assert "batch.global = 6 or 9" in text(found(asked)["batch-equation"])
+
+
 def test_placement() -> None:
     stages = even_stages(LLAMA, 3)
     assert legal(propose(pp=2, stages=stages, placement=(0, 1, 0)))
@@ -411,6 +418,40 @@ H100 = Cluster(device("H100-80GB-SXM"), 256, 8, link("nvlink4"), link("ib-ndr"),
 def test_nothing_is_said_about_a_sound_plan(sound: Proposal) -> None:
     assert judge(sound) == ()
     assert legal(sound)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_any_proposal_is_judged_without_a_crash(data: st.DataObject) -> None:
+    arch = replace(
+        LLAMA, layers=2, kv_heads=data.draw(st.sampled_from([1, 4, 16])), experts=data.draw(st.sampled_from([0, 6])),
+        active_experts=1, parallel_residual=data.draw(st.booleans()),
+    )  # fmt: skip
+    names = [unit.name for unit in units_of(arch)]
+    degree = st.none() | st.integers(0, 9)
+    keys = ("dp", "tp", "pp", "cp", "ep", "etp", "vpp", "zero", "shard_group", "micro_batch", "micro_batches")
+    wanted: dict[str, object] = {name: data.draw(degree, name) for name in keys}
+    wanted["sp"] = data.draw(st.none() | st.booleans())
+    wanted["schedule"] = data.draw(st.none() | st.sampled_from(SCHEDULES))
+    wanted["recompute"] = data.draw(st.none() | st.sampled_from(RECOMPUTE))
+    stage = st.lists(st.sampled_from([*names, "layers.9"]), max_size=5).map(tuple)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(names)), max_size=3)))
+    right = tuple(tuple(names[a:b]) for a, b in pairwise([0, *cuts, len(names)]))
+    wanted["stages"] = data.draw(st.none() | st.just(right) | st.lists(stage, max_size=4).map(tuple))
+    wanted["placement"] = data.draw(st.none() | st.lists(st.integers(0, 3), max_size=4).map(tuple))
+    claims = {
+        "model_exceeds_one_gpu": "true",
+        "layer_exceeds_one_gpu": "true",
+        "within_stage": "attention | feed-forward",
+    }
+    asked = replace(
+        propose(arch, on(data.draw(st.integers(1, 12))), data.draw(st.integers(1, 40)), **wanted), claims=claims
+    )
+    problems = judge(asked)
+    assert all(problem.message and problem.fields for problem in problems)
+    assert not legal(asked) or all(p.rule == "states-exceed-memory" or p.severity == "warning" for p in problems)
+    if "at-least-one" not in {problem.rule for problem in problems}:
+        assert all(legal(replace(asked, wanted=near)) for near in neighbours(asked))
 
 
 @settings(max_examples=150, deadline=None)

@@ -5,7 +5,7 @@ from meshwright.layout.problem import Problem, Rule, problem_of
 from meshwright.layout.proposal import Proposal
 from meshwright.layout.rules_batch import BATCH_RULES
 from meshwright.layout.rules_claims import CLAIM_RULES
-from meshwright.layout.rules_degrees import DEGREE_RULES
+from meshwright.layout.rules_degrees import DEGREE_RULES, POSITIVE
 from meshwright.layout.rules_pipeline import PIPELINE_RULES
 from meshwright.layout.rules_stages import FIT_RULES, STAGE_RULES
 from meshwright.layout.rules_waste import WASTE_RULES
@@ -24,6 +24,8 @@ _CHECKS = tuple(rule.holds for rule in LEGALITY)
 def judge(proposal: Proposal) -> tuple[Problem, ...]:
     """Every problem of a proposal, errors first: which rule, the fields as they were written, the arithmetic and the
     legal values nearest by. Free parts are never a problem; a sound plan gives an empty tuple."""
+    if not POSITIVE.holds(proposal):  # nothing divides by what is not there
+        return (problem_of(POSITIVE, proposal),)
     return tuple(problem_of(rule, proposal) for rule in RULES if not rule.holds(proposal))
 
 

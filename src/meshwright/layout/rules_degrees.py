@@ -14,6 +14,33 @@ PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 _COUNTED = {"pp": "stages", "tp": "GPUs", "cp": "context ranks", "dp": "replicas"}  # of any degree above 1
 
 
+_AT_LEAST_ONE = ("dp", "tp", "pp", "cp", "ep", "etp", "vpp", "shard_group", "micro_batch", "micro_batches")
+
+
+def _positive_hold(p: Proposal) -> bool:
+    w = p.wanted
+    return not (
+        (w.dp is not None and w.dp < 1) or (w.tp is not None and w.tp < 1) or (w.pp is not None and w.pp < 1)
+        or (w.cp is not None and w.cp < 1) or (w.ep is not None and w.ep < 1) or (w.etp is not None and w.etp < 1)
+        or (w.vpp is not None and w.vpp < 1) or (w.shard_group is not None and w.shard_group < 1)
+        or (w.micro_batch is not None and w.micro_batch < 1) or (w.micro_batches is not None and w.micro_batches < 1)
+    )  # fmt: skip
+
+
+def _explain_positive(p: Proposal) -> Explanation:
+    values = {name: getattr(p.wanted, name) for name in _AT_LEAST_ONE}
+    wrong = [f"{name} = {value}" for name, value in values.items() if value is not None and value < 1]
+    return Explanation(
+        f"{', '.join(wrong)}: there is at least one of each", tuple(f"{w.split()[0]} = 1" for w in wrong)
+    )
+
+
+POSITIVE = Rule(
+    "at-least-one", "error", ("layout.dp", "layout.tp", "layout.pp", "batch.micro_batch"),
+    _positive_hold, _explain_positive,
+)  # fmt: skip
+
+
 def _world_holds(p: Proposal) -> bool:
     w, gpus = p.wanted, p.cluster.gpus
     if w.dp is not None and w.tp is not None and w.pp is not None and w.cp is not None:
@@ -27,6 +54,8 @@ def _explain_world(p: Proposal) -> Explanation:
     world = prod(asked.values())
     product = " · ".join(f"{spelled(p, f'layout.{name}').removeprefix('layout.')} {asked[name]}" for name in asked)
     found = f"{' × '.join(counted) or 'one device'} = {world} GPUs, not {p.cluster.gpus}"
+    if len(asked) < len(DEGREES) and world < p.cluster.gpus:
+        found = f"{p.cluster.gpus} GPUs are not a multiple of {' × '.join(counted)} = {world}"
     found += f"{origin_note(p, 'cluster.gpus')} (world = {product})"
     return Explanation(found, tuple(
         " · ".join(f"{name} {degree}" for name, degree in near.items() if degree > 1 or name in asked)
@@ -189,6 +218,7 @@ def _explain_precision(p: Proposal) -> Explanation:
 
 
 DEGREE_RULES: tuple[Rule, ...] = (
+    POSITIVE,
     Rule("world-size", "error", (*(f"layout.{n}" for n in DEGREES), "cluster.gpus"), _world_holds, _explain_world),
     Rule("heads-divide", "error", ("layout.tp", "model.heads"), _heads_hold, _explain_heads),
     Rule("kv-heads-divide", "error", ("layout.tp", "model.kv_heads"), _kv_heads_hold, _explain_kv_heads),
