@@ -31,6 +31,8 @@ def misbehave() -> None:
         raise bad_input("unknown family 'bert'", field="model.config", legal="llama, qwen2")
     if kind == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    if kind == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
     if kind == "exit":
         print("leaving with a note", file=sys.stderr)
         sys.stderr.flush()
@@ -42,7 +44,7 @@ def misbehave() -> None:
 
 
 def suffer() -> None:
-    if kind == "hang":
+    if kind in ("hang", "stop"):
         time.sleep(0.5)
         raise RuntimeError("Timed out waiting 10000ms for send operation to complete")
     if kind == "sleep":

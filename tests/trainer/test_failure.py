@@ -64,10 +64,11 @@ def test_an_abort_alone_shows_what_was_thrown(run: Path) -> None:
     assert "killed by signal 6 (SIGABRT), last line 'what():  std::bad_alloc'" in said
 
 
-def test_a_hung_rank_is_named_by_its_silence(run: Path) -> None:
+@pytest.mark.parametrize("end", [TERM, KILL])
+def test_a_hung_rank_is_named_by_its_silence(run: Path, end: int) -> None:
     for rank in (0, 1, 3):
         say(run, rank, "RuntimeError", "Timed out waiting 10000ms for send operation to complete", 110.1 + rank)
-    said = told(run, 4, Ended(0, 1, 111), Ended(1, 1, 111), Ended(2, TERM, 111), Ended(3, 1, 111))
+    said = told(run, 4, Ended(0, 1, 111), Ended(1, 1, 111), Ended(2, end, 111), Ended(3, 1, 111))
     assert said.startswith("rank 2 of 4 did not answer; then rank 0 failed after step 4: RuntimeError: Timed out")
 
 

@@ -93,6 +93,7 @@ FAULTS = [
     ("exit 0", r"^rank 0 of 3 failed after step 1: exit code 7, last line 'leaving with a note'"),
     ("leave 1", r"^rank 1 of 3 ended early with exit code 0; then rank \d failed after step 1: .*Connection closed"),
     ("hang 2", r"^rank 2 of 3 did not answer; then rank \d failed after step 1: .*Timed out"),
+    ("stop 1", r"^rank 1 of 3 did not answer; then rank \d failed after step 1: .*Timed out"),
     ("raise 2 1", r"^rank 2 of 3 failed before its first step: ValueError"),
 ]  # fmt: skip
 

@@ -5,6 +5,7 @@ everyone else time out. The first cause is told from those echoes here.
 """
 
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,16 +60,9 @@ class Cause:
         return any(mark in self.text.lower() for mark in _ECHOES)
 
     @property
-    def was_stopped(self) -> bool:
-        """Ended by the agent because of another rank."""
-        return self.ended.exit_code == -signal.SIGTERM and self.words is None
-
-    @property
-    def order(self) -> tuple[int, float]:
-        """Causes before aborts (the collectives' threads abort on a lost peer too) before echoes before the stopped."""
-        aborted = self.ended.exit_code == -signal.SIGABRT
-        weight = 3 if self.was_stopped else 2 if self.is_echo else 1 if aborted else 0
-        return weight, self.words.time if self.words else self.ended.time
+    def timed_out(self) -> bool:
+        """Did it wait for a peer in vain?"""
+        return _TIMED_OUT in self.text.lower()
 
 
 def failures_file(run: Path) -> Path:
@@ -85,7 +79,7 @@ def explain(run: Path, exit_code: int, last_step: int | None) -> InputError | An
         said = last_line(logs / "agent.log") or f"exit code {exit_code}"
         return RunFailed(f"the ranks could not be started: {said} (logs in {logs})")
     failures = load_as(failures_file(run), Failures)
-    causes = sorted((_cause(run, ended) for ended in failures.ended), key=lambda cause: cause.order)
+    causes = in_order([_cause(run, ended) for ended in failures.ended])
     first = causes[0]
     if first.words and first.words.exit_code == 1:
         return AnswerIsNo(first.words.message)
@@ -100,6 +94,29 @@ def explain(run: Path, exit_code: int, last_step: int | None) -> InputError | An
     else:
         story = f"rank {first.ended.rank} of {failures.world} {story}"
     return RunFailed(f"{story}; its log is {log_file(run, first.ended.rank, 'err')}")
+
+
+def in_order(causes: Sequence[Cause]) -> list[Cause]:
+    """Causes, then aborts (the collectives' threads abort on a lost peer too), then echoes, then ranks that were only
+    stopped; by time among equals.
+    """
+
+    def order(cause: Cause) -> tuple[int, float]:
+        aborted = cause.ended.exit_code == -signal.SIGABRT
+        weight = 3 if was_stopped(cause, causes) else 2 if cause.is_echo else 1 if aborted else 0
+        return weight, cause.words.time if cause.words else cause.ended.time
+
+    return sorted(causes, key=order)
+
+
+def was_stopped(cause: Cause, causes: Sequence[Cause]) -> bool:
+    """Was it still running when the run was ended? SIGKILL follows SIGTERM for a rank that hangs: then its peers have
+    timed out, whereas those of a rank that someone else killed see a closed connection.
+    """
+    if cause.words is not None:
+        return False
+    hung = cause.ended.exit_code == -signal.SIGKILL and any(other.timed_out for other in causes)
+    return hung or cause.ended.exit_code == -signal.SIGTERM
 
 
 def _cause(run: Path, ended: Ended) -> Cause:
@@ -129,8 +146,8 @@ def _suspects(failures: Failures, causes: list[Cause]) -> tuple[list[int], str]:
     left = [rank for rank in range(failures.world) if rank not in seen]
     if left:
         return left, "ended early with exit code 0"
-    if _TIMED_OUT in causes[0].text.lower():
-        return sorted(cause.ended.rank for cause in causes if cause.was_stopped), "did not answer"
+    if causes[0].timed_out:
+        return sorted(cause.ended.rank for cause in causes if was_stopped(cause, causes)), "did not answer"
     return [], ""
 
 

@@ -5,12 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from meshwright.trainer.rank import LOGS
 
+GRACE_S = 5.0  # between a rank's failure and the killing of those that do not end
 STOP_S = 8.0  # for the agent to end its ranks before it is killed
 
 
@@ -57,6 +59,18 @@ def stop(agent: "subprocess.Popen[bytes]") -> None:
         agent.kill()
         agent.wait()
     for rank in ranks:
+        _end_group(rank)
+
+
+def failed_since(run: Path) -> float:
+    """Seconds since the first rank left its last words; 0 when none has."""
+    now = time.time()
+    return max((now - file.stat().st_mtime for file in (run / LOGS).glob("*.error.json")), default=0.0)
+
+
+def kill_ranks(agent: "subprocess.Popen[bytes]") -> None:
+    """Kill the ranks that are left, so that the agent can report; a stopped process does not heed its SIGTERM."""
+    for rank in children(agent.pid):
         _end_group(rank)
 
 
