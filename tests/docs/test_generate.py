@@ -105,3 +105,28 @@ def test_only_blocks_of_the_named_rules_are_kept() -> None:
     ]  # fmt: skip
     with pytest.raises(generate.DocumentError, match="four"):
         generate.blocks_of_rules(output, ["four"])
+
+
+HALVES = """
+format = 1
+model = { family = "llama", layers = 2, hidden = 32, heads = 2, vocab = 128 }
+cluster = { gpu = "local", gpus = 2 }
+batch = { global = 8, seq_len = 16, micro_batch = 2 }
+training = { precision = "fp32", steps = 2 }
+[layout]
+dp = 1
+tp = 1
+pp = 2
+schedule = "1f1b"
+stages = [["embed", "layers.0.attn"], ["layers.0.ffn"], ["layers.1.attn"], ["layers.1.ffn"], ["head"]]
+placement = [0, 1, 0, 1, 0]
+"""
+
+
+@pytest.mark.slow
+def test_attention_on_one_rank_and_feed_forward_on_the_other_trains_as_one_process_does(tmp_path: Path) -> None:
+    (tmp_path / "halves.toml").write_text(HALVES)
+    code, answer = verb("parity", str(tmp_path / "halves.toml"), "--steps", "2")
+    assert code == 0, answer
+    assert answer["equal"]
+    assert answer["compared"] == 2
