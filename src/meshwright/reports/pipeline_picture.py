@@ -163,8 +163,9 @@ def pipeline_picture(name: str, title: str, panels: Sequence[Panel], span_ms: fl
     layout["xaxis"] = axis("device milliseconds from the step's start", range=[0, widest * 1.01], anchor=f"y{last}")
     return Picture(
         name, title, tuple(dict.fromkeys(panel.timeline.mode for panel in panels)),
-        "Numbers in the bars are micro-batches; the thin band under them is communication, waiting included; at the "
-        "right, the share of the step that the rank computes. Drag to zoom, double-click to return.",
+        ("Numbers in the bars are micro-batches. " if numbers else "")
+        + "The thin band under the bars is communication, waiting included; at the right stands the share of the step "
+        "that the rank computes. Drag to zoom, double-click to return.",
         tuple(data), layout, plot_px + axis_px + top_px,
         Table(("timeline", "rank", "computing", "not computing", "step, device ms"), tuple(rows)),
         tuple(note for _, notes in drawn for note in notes),
