@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from meshwright.model.shapes import tensors_of
 from meshwright.model.units import units_of
 from meshwright.trainer.clock import Clock
 from meshwright.trainer.models.decoder import Decoder, build
@@ -171,3 +172,17 @@ def test_which_copies_hold_part_of_a_gradient() -> None:
         assert gradient_is_partial(name, sp=True)
     assert not gradient_is_partial(layer + "mlp.down_proj.weight", sp=True)
     assert not gradient_is_partial(layer + "mlp.up_proj.bias", sp=True)
+
+
+@pytest.mark.parametrize("tp", [1, 2])
+@pytest.mark.parametrize("arch", [TINY, variant(tied=True), BIASED, variant(qk_norm=True, vocab=255)])
+def test_each_unit_holds_the_tensors_that_planner_and_predictor_count(arch, tp: int) -> None:
+    """The shapes in `model/shapes.py` are the truth; rank 0 holds the most where shares differ."""
+    for unit in units_of(arch):
+        held = build(arch, numerics(arch), tensor_group(tp), [unit.name])
+        counted = [tensor.local_size(tp) for tensor in tensors_of(arch, unit)]
+        assert sorted(parameter.numel() for parameter in held.parameters()) == sorted(counted), unit.name
+        for name, parameter in held.named_parameters():
+            whole_shape = global_shape(parameter, name, arch, tensor_group(tp))
+            splits = {(tensor.shape, tensor.split is not None) for tensor in tensors_of(arch, unit)}
+            assert (whole_shape, split_dim(name) is not None) in splits, name

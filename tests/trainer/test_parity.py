@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from meshwright.basics.errors import InputError
+from meshwright.basics.errors import InputError, RunFailed
 from meshwright.trainer.courses import Course
 from meshwright.trainer.parity import compare, one_process, parity, synthetic_tokens, train_all
 
@@ -95,6 +95,20 @@ def test_bf16_stays_near_fp32() -> None:
 def test_another_seed_is_told_apart_by_its_initial_weights() -> None:
     same, other = train_all([plan(), plan(training={"seed": 1})], 2, 60.0, lambda line: None)
     assert "initial weights" in str(compare(same, other, 1e-5)[1])
+
+
+@pytest.mark.slow
+def test_ranks_that_sit_out_a_case_do_not_time_out() -> None:
+    long = plan("long", seq_len=256, micro_batch=16, global_batch=64)  # a step outlasts the timeout of its neighbours
+    courses = train_all([long, plan(dp=2)], 12, 3.0, lambda line: None)
+    assert [len(course.losses) for course in courses] == [12, 12]
+
+
+@pytest.mark.slow
+def test_a_failing_rank_is_named() -> None:
+    unknown = plan(arch=variant(family="gemma2"), stages=HALVES, pp=2)
+    with pytest.raises(RunFailed, match=r"^rank [01]: InputError: .*family = gemma2"):
+        train_all([unknown], 1, 10.0, lambda line: None)
 
 
 def course(**changes: object) -> Course:

@@ -1,5 +1,8 @@
 """What the trainer refuses is said before anything starts, and is what the table of runners says."""
 
+import subprocess
+import sys
+
 import pytest
 
 from meshwright.layout.runners import refusals
@@ -47,3 +50,8 @@ def test_refuses(field: str) -> None:
 
 def test_refuses_heads_that_do_not_divide() -> None:
     assert "2 kv heads" in str(unsupported(plan(tp=4))[0])
+
+
+def test_refusing_and_comparing_need_no_torch() -> None:
+    code = "import sys, meshwright.trainer.unsupported, meshwright.trainer.parity; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from meshwright.files.plan import Plan
 
+LAST_WORDS = "failed: "  # begins the line with which a failing rank says why
+
 
 @dataclass(frozen=True, slots=True)
 class Course:

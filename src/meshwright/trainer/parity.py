@@ -25,7 +25,7 @@ from meshwright.files.strict_json import dump, load_as
 from meshwright.layout.batch import Batch
 from meshwright.layout.degrees import Layout, describe
 from meshwright.model.units import units_of
-from meshwright.trainer.courses import Case, Course
+from meshwright.trainer.courses import LAST_WORDS, Case, Course
 from meshwright.trainer.ranks import rank_environment
 from meshwright.trainer.unsupported import unsupported
 
@@ -173,11 +173,13 @@ def _run(folder: Path, ranks: int, n_cases: int, timeout_s: float, progress: Cal
 
 
 def _last_words(logs: Sequence[IO[str]], ranks: Sequence[int]) -> str:
-    lines = []
+    """What each failed rank said; the first cause before ranks that merely lost a peer, or aborted without a word."""
+    said: list[tuple[int, str]] = []
     for rank in ranks:
-        logs[rank].flush()
-        text = Path(logs[rank].name).read_text().strip().splitlines() or ["ended without a word"]
-        lines.append(f"rank {rank}: {text[-1]}")
-    echoes = ("closed by peer", "reset by peer", "timed out", "broken pipe")
-    lines.sort(key=lambda line: any(mark in line.lower() for mark in echoes))
-    return "\n".join(lines)
+        lines = Path(logs[rank].name).read_text(errors="replace").splitlines()
+        words = [line.removeprefix(LAST_WORDS) for line in lines if line.startswith(LAST_WORDS)]
+        aborts = [line.strip() for line in lines if line.startswith(("Fatal", "  what()"))]
+        text = (words or aborts or ["ended without a word"])[-1]
+        echo = any(mark in text.lower() for mark in ("closed by peer", "reset by peer", "timed out", "broken pipe"))
+        said.append((2 if echo else 0 if words else 1, f"rank {rank}: {text}"))
+    return "\n".join(text for _, text in sorted(said))

@@ -5,6 +5,7 @@
 
 import pickle
 import sys
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import torch.distributed as dist
 from torch.distributed import FileStore  # type: ignore[attr-defined]
 
 from meshwright.files.strict_json import dump
-from meshwright.trainer.courses import Case, Course
+from meshwright.trainer.courses import LAST_WORDS, Case, Course
 from meshwright.trainer.data import open_tokens, samples
 from meshwright.trainer.engine import Engine
 from meshwright.trainer.rank import follow_parent
@@ -46,6 +47,9 @@ def main(folder: Path, rank: int) -> None:
         world = case.plan.layout.world
         if rank >= world:
             continue
+        # Ranks that sat out the case before wait here, where no timeout of a collective runs.
+        while index > 0 and not (folder / f"course{index - 1}.json").exists():
+            time.sleep(0.05)
         store = FileStore(str(folder / f"store{index}"), world)
         timeout = timedelta(seconds=case.timeout_s)
         dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=timeout)
@@ -58,4 +62,8 @@ def main(folder: Path, rank: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    try:
+        main(Path(sys.argv[1]), int(sys.argv[2]))
+    except Exception as error:
+        print(LAST_WORDS + " ".join(f"{type(error).__name__}: {error}".split()), file=sys.stderr)
+        sys.exit(getattr(error, "exit_code", 3))
