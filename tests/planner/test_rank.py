@@ -28,7 +28,7 @@ def exhaustive(job: Setup, measured: MeasuredUnits | None = None) -> tuple[float
     """The least predicted step time of every layout of the space that fits, each predicted on its own; their number."""
     bench, least, count = Bench(job, measured), float("inf"), 0
     for group in space(job).groups:
-        for candidate in bench.expand(group, group.zeros):
+        for candidate in bench.fitted(group, group.zeros):
             exact = bench.exact(candidate)
             found = predict(exact, measured)
             count += 1
@@ -199,6 +199,11 @@ class TestWhenTheAnswerIsNo:
     def test_names_the_framework_that_could(self, make_job: MakeJob) -> None:
         with pytest.raises(AnswerIsNo, match=r"runnable_by = .*megatron"):
             plan(make_job(SMALL, batch=8, runner="deepspeed", cp=8))
+
+    def test_names_the_contradiction(self, worked_example: Setup) -> None:
+        wanted = replace(worked_example.proposal.wanted, dp=2, tp=2, pp=4)
+        with pytest.raises(AnswerIsNo, match="= 16 GPUs, not 8"):
+            plan(replace(worked_example, proposal=replace(worked_example.proposal, wanted=wanted)))
 
     def test_names_the_rule(self, make_job: MakeJob) -> None:
         with pytest.raises(AnswerIsNo, match="heads"):

@@ -62,6 +62,7 @@ class Bench:
     setup: Setup
     measured: MeasuredUnits | None = None
     tables: dict[Share, UnitTable] = field(default_factory=dict)
+    totals: dict[Share, Floats] = field(default_factory=dict)
     cutter: Cutter = field(init=False)
 
     def __post_init__(self) -> None:
@@ -74,6 +75,13 @@ class Bench:
             self.tables[share] = share_table(self.setup, share, group.structure, self.measured)
         return self.tables[share]
 
+    def total(self, group: Group) -> Floats:
+        """The sums of the figures of all units."""
+        share = group.share(self.setup.proposal.seq_len)
+        if share not in self.totals:
+            self.totals[share] = self.table(group).figures.sum(axis=0)
+        return self.totals[share]
+
     def first_bound(self, group: Group) -> float:
         """A lower bound before the stages are cut.
 
@@ -81,7 +89,7 @@ class Bench:
         all work before it once and its own m times: no partition of total work T makes the largest of these less than
         T / (1 - (1 - 1/m)^pp).
         """
-        figures = self.table(group).figures.sum(axis=0)
+        figures = self.total(group)
         m, pp = group.micro_batches, group.structure.pp
         work = float(figures[list(SECONDS)].sum())
         wanted = self.setup.proposal.wanted
@@ -105,11 +113,10 @@ class Bench:
         """Bytes that the fullest rank needs at least, however the stages are cut."""
         proposal = self.setup.proposal
         cluster, training, s = proposal.cluster, proposal.training, group.structure
-        table = self.table(group)
-        figures = table.figures.sum(axis=0)
+        figures = self.total(group)
         dense, expert = float(figures[Figure.DENSE]), float(figures[Figure.EXPERT])
         if len(group.placement) == 1:
-            dense -= table.tied
+            dense -= self.table(group).tied
         recipe, trainable = state_bytes(training), trainable_share(training)
         recipe = replace(recipe, gradient=0, master=0, moments=0) if trainable < 1 else recipe
         shards = shard_group(cluster, s).size
@@ -145,21 +152,19 @@ class Bench:
         return Candidate(group, layout, batch, sums, costs, memory, step_seconds(ends, costs))
 
     def expand(self, group: Group, zeros: Sequence[int]) -> Iterator[Candidate]:
-        """The layouts of a group, one a ZeRO stage; where balancing by time does not fit, balanced within memory."""
+        """The layouts of a group, one a ZeRO stage, balanced by time whether that fits in memory or not."""
         stages = self.stages(group)
-        if stages is None:
-            return
-        limit = self.setup.proposal.cluster.memory_bytes
-        for zero in zeros:
-            found = self.candidate(group, zero, stages)
-            if found.worst_bytes > limit and group.structure.pp > 1 and self.setup.proposal.wanted.stages is None:
-                found = self._within_memory(found, limit) or found
-            yield found
+        if stages is not None:
+            for zero in zeros:
+                yield self.candidate(group, zero, stages)
 
-    def _within_memory(self, found: Candidate, limit: int) -> Candidate | None:
-        """The same layout cut so that every stage fits, if it can be: states and activations move with the units."""
+    def recut(self, found: Candidate) -> Candidate | None:
+        """A layout that does not fit, cut so that every stage does: states and activations move with the units. Never
+        faster than balanced by time. None when there is no such cut, or the job leaves no freedom to cut."""
         layout, group = found.layout, found.group
-        if self.setup.runnable_by == "deepspeed" or len(layout.placement) != layout.pp:
+        limit = self.setup.proposal.cluster.memory_bytes
+        fixed = self.setup.proposal.wanted.stages is not None or self.setup.runnable_by == "deepspeed"
+        if fixed or layout.pp == 1 or len(layout.placement) != layout.pp:
             return None
         kinds = ("weights", "gradients", "optimizer", "activations")
         moving = sum(found.memory[kind] for kind in kinds)
@@ -179,6 +184,12 @@ class Bench:
         again = self.candidate(group, layout.zero, stages)
         return again if again.worst_bytes <= limit else None
 
+    def fitted(self, group: Group, zeros: Sequence[int]) -> Iterator[Candidate]:
+        """The layouts of a group, those that do not fit cut by memory where that helps."""
+        limit = self.setup.proposal.cluster.memory_bytes
+        for candidate in self.expand(group, zeros):
+            yield candidate if candidate.worst_bytes <= limit else self.recut(candidate) or candidate
+
     def exact(self, candidate: Candidate) -> Plan:
         """The candidate as a plan, its pipeline simulated."""
         ends = pipeline_ends(candidate.layout, candidate.batch, candidate.costs)
@@ -193,7 +204,7 @@ def leanest(bench: Bench, groups: Sequence[Group]) -> Candidate | None:
     """The candidate that needs the least memory on its fullest rank."""
     best: Candidate | None = None
     for group in groups:
-        for candidate in bench.expand(group, group.zeros):
+        for candidate in bench.fitted(group, group.zeros):
             if best is None or candidate.worst_bytes < best.worst_bytes:
                 best = candidate
     return best

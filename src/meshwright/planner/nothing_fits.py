@@ -7,6 +7,7 @@ from meshwright.basics.quantities import gib
 from meshwright.files.setup import Setup
 from meshwright.layout.degrees import RECOMPUTE, describe
 from meshwright.layout.proposal import Wanted
+from meshwright.layout.rules import LEGALITY
 from meshwright.planner.candidates import Bench, Candidate, leanest
 from meshwright.planner.space import Group, Rejection, Space, space
 
@@ -16,6 +17,9 @@ _MOST_DEVICES = 64  # times as many as asked
 def nothing_runs(setup: Setup, rejected: tuple[Rejection, ...]) -> str:
     """No layout is both legal and runnable by the framework that the job names."""
     reasons = list(dict.fromkeys(rejection.reason for rejection in rejected))[:5]
+    if not reasons:  # the fixed parts contradict one another before any layout can be formed
+        broken = [rule for rule in LEGALITY if not rule.holds(setup.proposal)]
+        reasons = [f"[{rule.name}] {rule.explain(setup.proposal).message}" for rule in broken]
     lines = [f"no layout of this job can run (runnable_by = {setup.runnable_by}):", *(f"- {r}" for r in reasons)]
     if setup.runnable_by != "any" and (others := _other_runners(setup)):
         lines.append(f"it would with [search] runnable_by = {' or '.join(others)}")

@@ -80,10 +80,19 @@ class _Search:
         if not zeros:
             return
         for candidate in self.bench.expand(group, zeros):
-            if candidate.worst_bytes <= self.limit:
-                self._push(candidate.bound_s, 1, candidate)
+            self._push(candidate.bound_s, 1, candidate)
+
+    def _refine(self, candidate: Candidate) -> None:
+        """Simulate a layout that fits and may run; one that does not fit comes back cut by memory, or is counted."""
+        if candidate.worst_bytes > self.limit:
+            again = self.bench.recut(candidate)
+            if again is None:
+                self._does_not_fit(candidate.group, candidate.worst_bytes, candidate.memory_text())
             else:
-                self._does_not_fit(group, candidate.worst_bytes, candidate.memory_text())
+                self._push(again.bound_s, 1, again)
+        elif self._may_run(candidate):
+            found = self.bench.exact(candidate)
+            self._push(_step_s(found), 0, (candidate, found))
 
     def _does_not_fit(self, group: Group, least: float, text: str) -> None:
         seen = self.too_large.setdefault((group.structure.text(), group.recompute), _TooLarge(0, least, text))
@@ -119,10 +128,7 @@ class _Search:
             if family in families:
                 continue
             if isinstance(item, Candidate):
-                if self._may_run(item):
-                    found = self.bench.exact(item)
-                    assert found.prediction is not None
-                    self._push(found.prediction.step_time_s, 0, (item, found))
+                self._refine(item)
                 continue
             families.add(family)
             degrees[group.structure] += 1

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,14 +32,20 @@ class Live:
         The fullest rank has no less than any weighted mean of the ranks. Taken: the plain mean, and the mean with
         weights that make a byte of activations count alike on every rank.
         """
+        alike, smallest, plain = self.mean_weights
+        return max(total * alike + states * smallest, (total * plain + states) / len(self.first))
+
+    @cached_property
+    def mean_weights(self) -> tuple[float, float, float]:
+        """For `floor`: what a byte of activations counts when it counts alike on every rank, the smallest weight of a
+        rank then, and the fewest micro-batches that any rank keeps of a stage of its own."""
         ends = [*self.first[1:], len(self.counts)]
         rows = np.array(
             [self.counts[a:b][self.counts[a:b].sum(axis=1).argmax()] for a, b in zip(self.first, ends, strict=True)]
         )
-        held = np.where(rows > 0, rows, np.inf).min(axis=1)  # the least that a rank keeps of a stage of its own
-        weights = 1 / held / (1 / held).sum()
-        alike = total / float((1 / held).sum()) + states * float(weights.min())
-        return max(alike, total * float(held.min()) / len(rows) + states / len(rows))
+        held = np.where(rows > 0, rows, np.inf).min(axis=1)
+        whole = float((1 / held).sum())
+        return 1 / whole, float((1 / held).min()) / whole, float(held.min())
 
 
 def enough(schedule: Schedule, placement: tuple[int, ...], micro_batches: int) -> int:
