@@ -71,8 +71,8 @@ def test_schedules() -> None:
         ("1f1b", {"meshwright", "megatron", "torchtitan", "deepspeed"}),
         ("zb-h1", {"meshwright", "torchtitan"}),
     ):
-        assert set(runnable_by(ARCH, Training(), layout_of(pp=2, dp=4, schedule=schedule))) == runners
-    folded = Layout(even_stages(ARCH, 4), (0, 1, 1, 0), dp=4, pp=2, vpp=2, schedule="zbv")
+        assert set(runnable_by(ARCH, Training(), layout_of(pp=2, schedule=schedule))) == runners
+    folded = Layout(even_stages(ARCH, 4), (0, 1, 1, 0), pp=2, vpp=2, schedule="zbv")
     assert runnable_by(ARCH, Training(), folded) == ("meshwright", "torchtitan")
 
 
@@ -86,11 +86,18 @@ def test_attention_and_feed_forward_on_different_ranks_is_ours_alone() -> None:
         assert any("places stages" in reason for reason in found[other])
 
 
+def test_torchtitan_replicates_only_alone() -> None:
+    assert refusals(ARCH, Training(), layout_of(dp=8))["torchtitan"] == ()
+    assert "only when it is sharded" in refusals(ARCH, Training(), layout_of(pp=2, dp=4))["torchtitan"][0]
+    assert refusals(ARCH, Training(), layout_of(pp=2, dp=4, zero=3))["torchtitan"] == ()
+    assert refusals(ARCH, Training(), layout_of(pp=8))["torchtitan"] == ()
+
+
 def test_torchtitan_has_sequence_parallelism_with_every_tensor_group_and_no_fp16() -> None:
-    assert refusals(ARCH, Training(), layout_of(tp=2, dp=4))["torchtitan"] == (
+    assert refusals(ARCH, Training(), layout_of(tp=2))["torchtitan"] == (
         "switches sequence parallelism on with every tensor group",
     )
-    assert refusals(ARCH, Training(), layout_of(tp=2, dp=4, sp=True))["torchtitan"] == ()
+    assert refusals(ARCH, Training(), layout_of(tp=2, sp=True))["torchtitan"] == ()
     assert "not fp16" in refusals(ARCH, Training(precision="fp16"), layout_of(dp=8))["torchtitan"][0]
 
 
@@ -98,5 +105,5 @@ def test_a_boundary_inside_a_layer_is_refused_by_the_others() -> None:
     names = tuple(unit.name for unit in units_of(ARCH))
     inside = Layout((names[:8], names[8:]), (0, 1), dp=4, pp=2)
     assert "cuts a model between whole layers only" in refusals(ARCH, Training(), inside)["megatron"]
-    uneven = Layout((names[:5], names[5:]), (0, 1), dp=4, pp=2)
+    uneven = Layout((names[:5], names[5:]), (0, 1), pp=2)
     assert set(runnable_by(ARCH, Training(), uneven)) == {"meshwright", "megatron", "torchtitan"}

@@ -28,6 +28,7 @@ class Abilities:
     axes: tuple[str, ...]  # of tp, pp, cp, ep, sp, etp, hsdp
     gradient_dtypes: tuple[str, ...] = ("fp32", "bf16", "fp16")
     tensor_and_pipeline: bool = True
+    replicas_join: bool = True  # replicas that hold everything (ZeRO-0) beside other axes
     sequence_always: bool = False  # sequence parallelism comes with every tensor group
     first_layers: bool = True  # full recompute of a stage's first layers only
     half_layers: bool = False  # a stage boundary inside a layer
@@ -55,8 +56,8 @@ RUNNERS: Mapping[str, Abilities] = {
     "torchtitan": Abilities(
         precisions=("fp32", "bf16", "fp8", "mxfp8"), optimizers=("adamw",), schedules=SCHEDULES, recompute=RECOMPUTE,
         zero=(0, 2, 3), zero_with_pipeline=(0, 2, 3), zero_with_tensor=(0, 2, 3),
-        axes=("tp", "pp", "cp", "ep", "sp", "etp", "hsdp"), sequence_always=True, first_layers=False,
-        families=("plain", "llama", "qwen3", "deepseek_v3", "gpt_oss"), tied_over_stages=False,
+        axes=("tp", "pp", "cp", "ep", "sp", "etp", "hsdp"), replicas_join=False, sequence_always=True,
+        first_layers=False, families=("plain", "llama", "qwen3", "deepseek_v3", "gpt_oss"), tied_over_stages=False,
         tasks=("pretrain", "sft"),
     ),
     "deepspeed": Abilities(
@@ -124,6 +125,8 @@ def _axes(can: Abilities, arch: Architecture, training: Training, layout: Layout
 def _sharding(can: Abilities, arch: Architecture, training: Training, layout: Layout) -> str | None:
     if layout.zero not in can.zero:
         return f"has no ZeRO-{layout.zero}"
+    if layout.zero == 0 and 1 < layout.dp < layout.world and not can.replicas_join:
+        return "joins data parallelism with other axes only when it is sharded (ZeRO-2 or 3)"
     if layout.pp > 1 and layout.zero not in can.zero_with_pipeline:
         return f"does not join ZeRO-{layout.zero} and pipelines"
     if layout.tp > 1 and layout.zero not in can.zero_with_tensor:
