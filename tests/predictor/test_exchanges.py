@@ -1,0 +1,90 @@
+"""What replicas exchange: volumes by ZeRO stage, buckets, and where groups lie."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from meshwright.cluster.topology import Cluster
+from meshwright.files.plan import Plan
+from meshwright.model.architecture import Architecture
+from meshwright.model.training import Training
+from meshwright.predictor import groups
+from meshwright.predictor.collectives import allgather_s, reducescatter_s
+from meshwright.predictor.constants import COLLECTIVE_EFFICIENCY
+from meshwright.predictor.exchanges import Parameters, StepExchange, replica_groups, step_exchange
+
+MakePlan = Callable[..., Plan]
+ONE_B = 1e9
+
+
+def exchange(plan: Plan, parameters: float = ONE_B, units: int = 32) -> StepExchange:
+    """The exchange of one rank that holds so many parameters."""
+    cluster = plan.setup.proposal.cluster
+    among = replica_groups(cluster, plan.layout)
+    return step_exchange(plan.setup.proposal.training, cluster, plan.layout, among, Parameters(parameters, 0), units)
+
+
+def bytes_moved(plan: Plan, seconds: float) -> float:
+    """Bytes that a link inside a node moves in that time."""
+    return seconds * plan.setup.proposal.cluster.intra.bytes_per_s.value * COLLECTIVE_EFFICIENCY["intra"].value
+
+
+def test_traffic_of_full_sharding_against_replication(make_plan: MakePlan, llama_7b: Architecture) -> None:
+    """1 B parameters in bf16, four ranks, 32 micro-batches: 2 gathers and 1 reduction of 2 GB · 3/4 for each
+    micro-batch, 144 GB a step, against 2 · 2 GB · 3/4 = 3 GB."""
+    options = {"dp": 4, "gradient_dtype": "bf16", "bucket_mib": 1000.0}
+    sharded, replicated = (make_plan(llama_7b, 2, 32, 2048, zero=zero, **options) for zero in (3, 0))
+    each = exchange(sharded, units=1)
+    moved = 32 * bytes_moved(sharded, each.forward_s + each.backward_s)
+    assert moved == pytest.approx(144e9, rel=0.02)
+    assert bytes_moved(replicated, exchange(replicated).end_s) == pytest.approx(3e9, rel=0.05)
+
+
+def test_sharded_optimizer_states_move_as_much_as_an_all_reduce(make_plan: MakePlan, llama_7b: Architecture) -> None:
+    plain, sharded = (
+        exchange(make_plan(llama_7b, 1, 4, 2048, dp=8, zero=zero, gradient_dtype="bf16")) for zero in (0, 1)
+    )
+    assert sharded.end_s + sharded.after_s == pytest.approx(plain.end_s, rel=0.05)
+    assert plain.after_s == 0
+
+
+def test_larger_buckets_mean_fewer_rounds_and_less_latency(make_plan: MakePlan, llama_7b: Architecture) -> None:
+    """2.5 B parameters over 32 ranks in buckets of 5e8 half-precision elements: five rounds."""
+    sweep = [
+        exchange(make_plan(llama_7b, 1, 4, 2048, dp=32, gradient_dtype="bf16", bucket_mib=mib), 2.5e9)
+        for mib in (25, 100, 5e8 * 2 / 2**20, 4800)
+    ]
+    assert [one.rounds for one in sweep] == [191, 48, 5, 1]
+    times = [one.end_s for one in sweep]
+    assert times == sorted(times, reverse=True)
+
+
+def test_hybrid_sharding_reduces_over_nodes_once(make_plan: MakePlan, llama_7b: Architecture) -> None:
+    plan = make_plan(llama_7b, 1, 4, 2048, dp=8, zero=3, shard_group=4, a_node=4)
+    cluster = plan.setup.proposal.cluster
+    found = exchange(plan, units=1)
+    inside = allgather_s(cluster, 2e9, 4, 1)
+    assert found.forward_s == pytest.approx(inside)
+    assert found.backward_s == pytest.approx(inside + reducescatter_s(cluster, 4e9, 4, 1))
+    assert found.end_s > 0
+
+
+def test_adapters_exchange_almost_nothing(make_plan: MakePlan, llama_7b: Architecture) -> None:
+    plan = make_plan(llama_7b, 1, 4, 2048, dp=8)
+    lora = replace(plan.setup, proposal=replace(plan.setup.proposal, training=Training(task="lora")))
+    assert exchange(replace(plan, setup=lora)).end_s < 0.05 * exchange(plan).end_s
+
+
+def test_groups_lie_where_rank_numbers_put_them(
+    make_plan: MakePlan, make_cluster: Callable[..., Cluster], llama_7b: Architecture
+) -> None:
+    """Tensor innermost, then context, data and pipeline: 64 ranks in nodes of eight."""
+    layout = make_plan(llama_7b, 1, 8, 2048, tp=4, cp=2, dp=4, pp=2).layout
+    cluster = make_cluster(gpus=64)
+    assert groups.tensor_group(cluster, layout) == groups.Group(4, 1)
+    assert groups.context_group(cluster, layout) == groups.Group(2, 1)
+    assert groups.gradient_group(cluster, layout) == groups.Group(8, 4)
+    assert groups.hop_nodes(cluster, layout) == 2
+    small = make_plan(llama_7b, 1, 8, 2048, tp=2, dp=2, pp=2).layout
+    assert groups.hop_nodes(make_cluster(gpus=8), small) == 1
