@@ -63,7 +63,7 @@ def _explain_bubble(p: Proposal) -> Explanation:
     pp, schedule, chunks = w.pp or 1, w.schedule or "1f1b", chunks_of(p)
     idle = _idle(p) or 0.0
     good = micro_batches_for_idle(schedule, pp, chunks, HIGH_BUBBLE)
-    counts = [2 * m] + ([good] if good != 2 * m else [])
+    counts = sorted({2 * m, good})
     legal = tuple(f"{n} micro-batches: {ideal_idle(schedule, pp, chunks, n) or 0.0:.1%}" for n in counts)
     if schedule in ("gpipe", "1f1b") and w.stages is None and w.vpp is None:
         legal = (*legal, f"zb-h1: {ideal_idle('zb-h1', pp, 1, m) or 0.0:.1%}")
@@ -118,7 +118,7 @@ def _fits_text(p: Proposal, of: Shares) -> str:
     means = [f"ZeRO-{of.zero}"] if of.zero else []
     means += [f"recompute {of.recompute}"] if of.recompute != "none" else []
     means += ["micro_batch 1"]
-    return f"about {gib(need(p, of))} of a GPU's {gib(p.cluster.memory_bytes)} ({', '.join(means)})"
+    return f"about {gib(need(p, of))} of a device's {gib(p.cluster.memory_bytes)} ({', '.join(means)})"
 
 
 def _pipeline_needed(p: Proposal) -> bool:
@@ -166,7 +166,7 @@ def _explain_sharding(p: Proposal) -> Explanation:
     return Explanation(
         f"ZeRO-3 buys memory that is not needed: unsharded, a rank needs about {gib(need(p, replace(now, zero=0)))} of "
         f"{gib(p.cluster.memory_bytes)}. Weights are gathered twice and gradients reduced once in each of "
-        f"{count(m, 'micro-batch')}: {moved / 1e9:.0f} GB a step and GPU, against {plain / 1e9:.0f} GB for one "
+        f"{count(m, 'micro-batch')}: {moved / 1e9:.0f} GB a step and device, against {plain / 1e9:.0f} GB for one "
         f"exchange of gradients",
         (f"{spelled(p, 'layout.zero')} = 0 or 1",),
     )
