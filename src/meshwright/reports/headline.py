@@ -130,7 +130,8 @@ def _tiles(prediction: Prediction | None, result: RunResult | None, view: RunVie
         remarks.append(f"prediction off by {p.step_time_s / r.step_time_s - 1:+.1%}")
     tile("step time", seconds_text(p.step_time_s) if p else None, seconds_text(r.step_time_s) if r else None, *remarks)
     tile(
-        "tokens a second", count_text(p.tokens_per_s) if p else None, count_text(r.tokens_per_s) if r else None,
+        "tokens a second", count_text(round(p.tokens_per_s)) if p else None,
+        count_text(round(r.tokens_per_s)) if r else None,
         "over all devices",
     )  # fmt: skip
     tile(
