@@ -84,22 +84,18 @@ def _row(setup: Setup, unit: Unit, share: Share, cost: UnitCost, exchange: UnitE
 def share_table(setup: Setup, share: Share, degrees: Degrees, measured: MeasuredUnits | None = None) -> UnitTable:
     """The figures of every unit when all layers are alike in recompute.
 
-    Unit times measured in plain wall time (mode "measured") at the same tensor degree contain that degree's
-    collectives already; those are then not added again.
+    Measured unit times leave collectives out, so those are added to them as to the roofline.
     """
     proposal = setup.proposal
     costs = costs_by_unit(setup, share, measured)
     rows: dict[tuple[str, UnitCost], list[float]] = {}
     table, tied = [], 0.0
-    contains = measured is not None and measured.mode == "measured" and measured.tp == share.tp > 1
     for unit in units_of(proposal.arch):
         key = (unit.kind, costs[unit.name])
         if key not in rows:
             exchange = unit_exchange(
                 proposal.arch, proposal.training, proposal.cluster, unit, share, costs[unit.name], degrees
             )
-            if contains and measured is not None and unit.name in measured.units:
-                exchange = replace(exchange, tp_forward_s=0.0, tp_backward_s=0.0)
             rows[key] = _row(setup, unit, share, costs[unit.name], exchange)
             if unit.kind == "head":
                 tied = _parameters(setup, unit, share)[2]
