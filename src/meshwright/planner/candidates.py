@@ -17,7 +17,8 @@ from meshwright.layout.proposal import proposal_of
 from meshwright.layout.schedules import SPLIT_BACKWARD
 from meshwright.model.states import state_bytes
 from meshwright.planner.cutting import SECONDS, Cutter, Stages, cut_by_memory
-from meshwright.planner.space import Group, whole_layers
+from meshwright.planner.refusals import whole_layers
+from meshwright.planner.space import Group
 from meshwright.predictor.compute import Share
 from meshwright.predictor.constants import STEP_HOST_S
 from meshwright.predictor.costs import StepCosts, pipeline_bound, step_costs

@@ -22,7 +22,8 @@ from meshwright.layout.rules import legal
 from meshwright.planner.candidates import Bench, Candidate
 from meshwright.planner.explain import why_ranked
 from meshwright.planner.nothing_fits import nothing_fits, nothing_runs
-from meshwright.planner.space import Group, Rejection, Structure, refusal, space
+from meshwright.planner.refusals import refusal
+from meshwright.planner.space import Group, Rejection, Structure, space
 from meshwright.predictor.constants import RESOLUTION
 
 __all__ = ["PlanResult", "Rejection", "plan"]

@@ -15,9 +15,9 @@ from meshwright.layout.given import unit_names
 from meshwright.layout.partition import even_stages
 from meshwright.layout.proposal import Proposal, Wanted
 from meshwright.layout.rules import LEGALITY
-from meshwright.layout.runners import RUNNERS, first_refusal
 from meshwright.layout.schedules import V_SHAPED, default_placement, micro_batch_rule
 from meshwright.model.architecture import Architecture
+from meshwright.planner.refusals import Refusals, refusal
 from meshwright.predictor.compute import Share
 
 _MOST_CHUNKS = 8
@@ -86,11 +86,6 @@ class Space:
         return sum(len(group.zeros) for group in self.groups)
 
 
-def whole_layers(setup: Setup) -> bool:
-    """Must stages begin and end between layers? Only our own trainer cuts inside one."""
-    return setup.runnable_by != "meshwright" or setup.proposal.arch.parallel_residual
-
-
 def _free(fixed: int | None, choices: Sequence[int]) -> Sequence[int]:
     return choices if fixed is None else (fixed,)
 
@@ -148,18 +143,6 @@ def _representative(
     )  # fmt: skip
 
 
-def refusal(setup: Setup, layout: Layout) -> str | None:
-    """Why the framework that the job names cannot run the layout; None when it can, or when any will do."""
-    names = RUNNERS if setup.runnable_by == "any" else (setup.runnable_by,)
-    found = []
-    for name in names:
-        reason = first_refusal(name, setup.proposal.arch, setup.proposal.training, layout)
-        if reason is None:
-            return None
-        found.append(f"{name} {reason}")
-    return "; ".join(found)
-
-
 def _schedules(proposal: Proposal, pp: int) -> list[tuple[Schedule, int]]:
     """Schedules and chunks a rank that a pipeline of pp ranks may have."""
     wanted = proposal.wanted
@@ -199,26 +182,8 @@ def _batches(proposal: Proposal, dp: int) -> list[tuple[int, int]]:
     return [(b, m) for b, m in reversed(found) if wanted.micro_batch in (None, b) and wanted.micro_batches in (None, m)]
 
 
-class _Refusals:
-    """Refusals remembered by what they depend on: which axes are used, not how large their degrees are."""
-
-    def __init__(self, setup: Setup) -> None:
-        self.setup = setup
-        self.known: dict[tuple[object, ...], str | None] = {}
-
-    def __call__(self, layout: Layout) -> str | None:
-        partial = layout.shard_group is not None and layout.shard_group != layout.dp * layout.cp
-        key = (
-            layout.tp > 1, layout.pp, layout.cp > 1, layout.ep > 1, layout.etp == layout.tp, layout.sp, layout.zero,
-            partial, layout.schedule, layout.vpp, layout.recompute,
-        )  # fmt: skip
-        if key not in self.known:
-            self.known[key] = refusal(self.setup, layout)
-        return self.known[key]
-
-
 def _features(
-    setup: Setup, structure: Structure, refuse: _Refusals
+    setup: Setup, structure: Structure, refuse: Refusals
 ) -> Iterator[tuple[Schedule, int, Recompute, tuple[int, ...], str]]:
     """Schedule, chunks, recompute and the ZeRO stages that the framework can run with them, and its first refusal."""
     proposal = setup.proposal
@@ -258,7 +223,7 @@ def space(setup: Setup) -> Space:
     groups: list[Group] = []
     rules: dict[tuple[str, str], int] = {}
     refused: dict[tuple[str, str], int] = {}
-    refuse = _Refusals(setup)
+    refuse = Refusals(setup)
     for bare in degrees(proposal):
         wanted = replace(_with(proposal.wanted, bare), micro_batch=None, micro_batches=None)
         judged = replace(proposal, wanted=wanted)
