@@ -82,4 +82,5 @@ for window, phase in enumerate(options.phases):
             )
             append_metrics(run / "metrics.jsonl", step)
 if rank == 0:
-    write_memory([RankMemory(r, 1, 1, 2, 2**28 + r * 2**28) for r in range(world)], run / "memory.json")
+    held = [RankMemory(r, 1, 1, 2, 2**30, peak_tensors=2**28 + r * 2**28) for r in range(world)]
+    write_memory(held, run / "memory.json")

@@ -69,6 +69,7 @@ def diagnose_run(folder: Path | str) -> Diagnosis:
         held = {rank.rank: rank.weights + rank.gradients + rank.optimizer for rank in ranks}
         memory = {
             "states_bytes": held, "worst_rank": max(held, key=held.__getitem__),
+            "peak_tensor_bytes": {rank.rank: rank.peak_tensors for rank in ranks if rank.peak_tensors is not None},
             "peak_process_bytes": max(rank.peak_rss for rank in ranks),
         }  # fmt: skip
     else:

@@ -110,13 +110,14 @@ class MeasuredUnits:
 
 @dataclass(frozen=True, slots=True)
 class RankMemory:
-    """Bytes of tensors one rank holds after a step, and its process's peak resident size."""
+    """Bytes of tensors one rank holds after a step, the most alive at once in a step, and its process's peak size."""
 
     rank: int
     weights: int
     gradients: int
     optimizer: int
     peak_rss: int
+    peak_tensors: int | None = None  # None: not tracked
 
 
 @dataclass(frozen=True, slots=True)

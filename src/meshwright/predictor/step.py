@@ -138,6 +138,9 @@ def prediction_of(
     pipeline = float(ends.max())
     memory = stage_memories(layout, batch, memory_parts(setup, layout, batch, stages))
     peak = peak_flops(proposal.cluster.device, proposal.training.precision)
+    origins = _origins(setup, layout, batch, measured)
+    # Utilisation of a guessed peak says nothing about the device.
+    known = peak > 0 and origins["peak_flops"] != "guessed"
     flops = step_model_flops(proposal.arch, batch.tokens, batch.seq_len)
     limit = proposal.cluster.memory_bytes
     spread = constants.RANGE.value
@@ -147,7 +150,7 @@ def prediction_of(
         step_time_range_s=(step_s * (1 - spread), step_s * (1 + spread)),
         tokens_per_s=batch.tokens / step_s,
         tokens_per_s_per_gpu=batch.tokens / step_s / layout.world,
-        mfu=flops / (step_s * layout.world * peak) if peak > 0 else None,
+        mfu=flops / (step_s * layout.world * peak) if known else None,
         bubble_fraction=max(0.0, float(1 - busy.mean() * batch.micro_batches / pipeline)),
         exposed_comm_s=sum(terms[name] for name in communication),
         terms=terms,
@@ -156,7 +159,7 @@ def prediction_of(
         memory=memory,
         memory_limit_bytes=limit,
         fits=all(rank.total <= limit for rank in memory),
-        origins=_origins(setup, layout, batch, measured),
+        origins=origins,
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from meshwright.basics.quantities import bytes_text, count_text, seconds_text
+from meshwright.basics.quantities import GIB, bytes_text, count_text, seconds_text
 from meshwright.files.findings import Finding
 from meshwright.files.patch import change_text
 from meshwright.files.prediction import Prediction
@@ -142,7 +142,8 @@ def _tiles(prediction: Prediction | None, result: RunResult | None, view: RunVie
     tile("MFU", _share(p.mfu if p else None), _share(r.mfu if r else None), mfu)
     if p is not None:
         whole = f"limit {bytes_text(p.memory_limit_bytes)}" + ("" if p.fits else ": does not fit")
-        tile("memory, worst rank", bytes_text(p.worst_memory.total), None, whole)
+        peak = None if r is None or r.memory_gib is None else bytes_text(r.memory_gib * GIB)
+        tile("memory, worst rank", bytes_text(p.worst_memory.total), peak, whole, mode="measured")
     if p is not None and view is not None and view.memory:
         predicted = max(sum(stage.parts.get(kind, 0) for kind in HELD) for stage in p.memory)
         held = max(held_bytes(rank) for rank in view.memory)

@@ -1,16 +1,67 @@
-"""What one rank really holds: bytes of weights, gradients and optimizer state, and the process's peak size."""
+"""What one rank really holds: bytes of weights, gradients and optimizer state, the peak, and the process's size."""
 
 import resource
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from meshwright.basics.quantities import KIB
 from meshwright.files.run import RankMemory
 
 
-def rank_memory(rank: int, parameters: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer) -> RankMemory:
+class PeakTensors(TorchDispatchMode):
+    """The most bytes of tensors alive at once while the mode is active, `held` included from the start.
+
+    Each storage counts once, from the operation that made it until it is freed, whatever views of it there are.
+    Autograd on CPU runs in the calling thread, so backward and recompute are seen as well.
+    """
+
+    def __init__(self, held: Iterable[Tensor]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.now = self.peak = 0
+        self._alive: dict[int, weakref.ref[Any]] = {}
+        for tensor in held:
+            self._add(tensor)
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(out):
+            if isinstance(leaf, Tensor):
+                self._add(leaf)
+        return out
+
+    def _add(self, tensor: Tensor) -> None:
+        storage = tensor.untyped_storage()
+        key, size = storage._cdata, storage.nbytes()
+        if key in self._alive or size == 0:
+            return
+
+        def freed(_: object) -> None:
+            del self._alive[key]
+            self.now -= size
+
+        self._alive[key] = weakref.ref(storage, freed)
+        self.now += size
+        self.peak = max(self.peak, self.now)
+
+
+def held_tensors(parameters: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer) -> tuple[Tensor, ...]:
+    """Weights, gradients and optimizer states of this rank."""
+    states = [value for state in optimizer.state.values() for value in state.values() if isinstance(value, Tensor)]
+    gradients = [parameter.grad for parameter in parameters.values() if parameter.grad is not None]
+    return (*parameters.values(), *gradients, *states)
+
+
+def rank_memory(
+    rank: int, parameters: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer, peak: int | None
+) -> RankMemory:
     """The tensors of this rank's own shards, counted after a step; `peak_rss` is the whole process's."""
     states = [value for state in optimizer.state.values() for value in state.values() if isinstance(value, Tensor)]
     return RankMemory(
@@ -19,4 +70,5 @@ def rank_memory(rank: int, parameters: Mapping[str, nn.Parameter], optimizer: to
         gradients=sum(p.grad.nbytes for p in parameters.values() if p.grad is not None),
         optimizer=sum(state.nbytes for state in states),
         peak_rss=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIB,
+        peak_tensors=peak,
     )

@@ -16,9 +16,9 @@ def result_of(plan: Plan, folder: RunFolder, since: int = 0) -> RunResult:
     """The result of a run; times are device seconds. See `measured_windows` for which steps count; of a resumed run
     only those after step `since` do.
 
-    `bubble_fraction` is None without a pipeline or without recorded spans, `memory_gib` is the largest peak resident
-    size of a rank, `mfu` is None on devices that have no data-sheet peak in the precision of the run. Raises RunFailed
-    when no step was finished.
+    `bubble_fraction` is None without a pipeline or without recorded spans, `memory_gib` is the largest peak of tensors
+    on a rank (None: not tracked), `mfu` is None on devices that have no data-sheet peak in the precision of the run.
+    Raises RunFailed when no step was finished.
     """
     steps = read_metrics(folder.metrics) if folder.metrics.exists() else ()
     fresh = [step for step in steps if step.step > since]
@@ -28,12 +28,13 @@ def result_of(plan: Plan, folder: RunFolder, since: int = 0) -> RunResult:
     windows = tuple(median(step.device_s for step in window) for window in counted)
     step_time, last = median(windows), counted[-1][-1]
     memory = read_memory(folder.memory) if folder.memory.exists() else ()
+    peaks = [rank.peak_tensors for rank in memory if rank.peak_tensors is not None]
     return RunResult(
         run=str(folder.root), steps=len({step.step for step in steps}), loss=steps[-1].loss, first_loss=steps[0].loss,
         tokens_per_s=last.tokens / step_time, step_time_s=step_time, step_time_spread=(min(windows), max(windows)),
         mfu=_mfu(plan, step_time),
         bubble_fraction=recorded_bubble(folder.spans, last.mode) if plan.layout.pp > 1 else None,
-        memory_gib=max(rank.peak_rss for rank in memory) / GIB if memory else None,
+        memory_gib=max(peaks) / GIB if peaks and len(peaks) == len(memory) else None,
         mode=last.mode, dilation=last.dilation, windows=windows,
     )  # fmt: skip
 

@@ -16,7 +16,7 @@ from meshwright.trainer.clock import Cost, Pace
 from meshwright.trainer.data import TokenFile, samples
 from meshwright.trainer.engine import Engine
 from meshwright.trainer.gathering import measured_units, to_first_rank, unit_sums
-from meshwright.trainer.memory import rank_memory
+from meshwright.trainer.memory import PeakTensors, held_tensors, rank_memory
 from meshwright.trainer.options import Phase, TrainOptions
 
 
@@ -32,6 +32,7 @@ def run_phases(
     folder, number = RunFolder(options.run), 0
     kept: list[Timeline] = []
     optimizer_s: list[float] = []
+    peak: int | None = None
     for window, phase in enumerate(options.phases):
         begin, end = number, number + phase.steps
         number = end
@@ -50,7 +51,14 @@ def run_phases(
                 cold = step == first_step and len(steps) > 1
                 engine.recorder.on = engine.meter.on = recorded and not cold
                 batch, training = engine.plan.batch, engine.training
-                outcome = engine.step(step, samples(tokens, step, batch.global_batch, batch.seq_len, training.seed))
+                rows = samples(tokens, step, batch.global_batch, batch.seq_len, training.seed)
+                # The second step has optimizer states and is no measurement of a window: it pays for the tracking.
+                if step == first_step + 1 and not recorded and len(steps) > 2:
+                    with PeakTensors(held_tensors(engine.parts.parameters, engine.optimizer)) as tracked:
+                        outcome = engine.step(step, rows)
+                    peak = tracked.peak
+                else:
+                    outcome = engine.step(step, rows)
                 if engine.meter.on:
                     optimizer_s.append(outcome.optimizer_s)
                 if engine.mesh.rank == 0:
@@ -64,10 +72,10 @@ def run_phases(
         if recorded:
             kept.append(engine.recorder.timeline(phase.mode, pace.dilation))
             engine.recorder.clear()
-    _leave(engine, folder, kept, optimizer_s)
+    _leave(engine, folder, kept, optimizer_s, peak)
 
 
-def _leave(engine: Engine, folder: RunFolder, kept: list[Timeline], optimizer_s: list[float]) -> None:
+def _leave(engine: Engine, folder: RunFolder, kept: list[Timeline], optimizer_s: list[float], peak: int | None) -> None:
     mesh = engine.mesh
     if kept:
         folder.spans.mkdir(exist_ok=True)
@@ -76,7 +84,7 @@ def _leave(engine: Engine, folder: RunFolder, kept: list[Timeline], optimizer_s:
         ranks = to_first_rank((unit_sums(engine.meter), mean), mesh)
         if ranks is not None:
             write_units(measured_units(engine.plan, ranks, kept[-1].mode), folder.units)
-    held = to_first_rank(rank_memory(mesh.rank, engine.parts.parameters, engine.optimizer), mesh)
+    held = to_first_rank(rank_memory(mesh.rank, engine.parts.parameters, engine.optimizer, peak), mesh)
     if held is not None:
         write_memory(held, folder.memory)
 

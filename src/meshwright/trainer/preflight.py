@@ -10,8 +10,8 @@ from meshwright.cluster.machine import available_memory, usable_cores, visible_g
 from meshwright.files.plan import Plan
 from meshwright.trainer.environment import gpu_names, package_version
 from meshwright.trainer.options import TrainOptions
+from meshwright.trainer.supported_torch import refusal
 
-SUPPORTED_TORCH = "2.13"
 RANK_BYTES = 410 * MIB  # a CPU rank before its model: interpreter, torch, buffers (measured: 380 to 430 MiB)
 DISK_BYTES = 100 * MIB
 
@@ -21,9 +21,8 @@ def check_packages() -> None:
     found = package_version("torch")
     if found is None:
         raise bad_input("training needs PyTorch, which is not installed", legal="pip install 'meshwright[train]'")
-    if ".".join(found.split(".")[:2]) != SUPPORTED_TORCH:
-        raise bad_input(f"the trainer supports torch {SUPPORTED_TORCH}.x", field="torch", value=found,
-                        legal=f"pip install 'torch=={SUPPORTED_TORCH}.*'")  # fmt: skip
+    if refused := refusal(found):
+        raise refused
 
 
 def check_machine(plan: Plan, options: TrainOptions, progress: Callable[[str], None]) -> None:

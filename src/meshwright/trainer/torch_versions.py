@@ -9,10 +9,8 @@ import torch
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import _Action, _ComputationType, _PipelineScheduleRuntime
 
-from meshwright.basics.errors import AnswerIsNo
 from meshwright.layout.schedules import Order
-
-VERIFIED = (2, 13)
+from meshwright.trainer.supported_torch import refusal
 
 _COMPUTATION = {
     "F": _ComputationType.FORWARD, "B": _ComputationType.FULL_BACKWARD, "I": _ComputationType.BACKWARD_INPUT,
@@ -24,12 +22,9 @@ Receiving = Callable[[bool, int, int], Any]
 
 
 def check_version() -> None:
-    """Raises AnswerIsNo, in one line, when this PyTorch is not one the trainer was verified with."""
-    found = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
-    if found != VERIFIED:
-        wanted = ".".join(map(str, VERIFIED))
-        hint = f"pip install torch=={wanted}.*"
-        raise AnswerIsNo(f"the trainer needs PyTorch {wanted}.x, this is {torch.__version__}: {hint}")
+    """Raises InputError, in one line, when this PyTorch is not one the trainer was verified with."""
+    if refused := refusal(torch.__version__):
+        raise refused
 
 
 class _TimedWait:
