@@ -80,9 +80,7 @@ def test_torchrun_and_srun_are_recognised() -> None:
 
 
 def test_a_launch_of_another_size_is_refused() -> None:
-    with pytest.raises(
-        InputError, match=r"torchrun started 4 ranks, the plan needs 8 \(start 8, or leave it out"
-    ):
+    with pytest.raises(InputError, match=r"torchrun started 4 ranks, the plan needs 8 \(start 8, or leave it out"):
         membership(TORCHRUN, 8)
     with pytest.raises(InputError, match="srun started 8 ranks, the plan needs 4"):
         membership(SRUN, 4)

@@ -54,8 +54,18 @@ FOUR_RANKS = [
     plan("p 4, m 2, gpipe", stages=FOUR, pp=4, micro_batch=8, schedule="gpipe"),
     plan("five layers on two", arch=variant(layers=5), stages=cut(variant(layers=5), 7, 5), pp=2, tp=2),
     plan("tied across dp and pp", arch=TIED, stages=HALVES, pp=2, dp=2, micro_batch=2, bucket_mib=0.05),
-    plan("zbv across dp", arch=TIED, stages=FOUR, placement=VEE, pp=2, vpp=2, schedule="zbv", dp=2, micro_batch=2,
-         bucket_mib=0.05),
+    plan(
+        "zbv across dp",
+        arch=TIED,
+        stages=FOUR,
+        placement=VEE,
+        pp=2,
+        vpp=2,
+        schedule="zbv",
+        dp=2,
+        micro_batch=2,
+        bucket_mib=0.05,
+    ),
 ]
 EIGHT_RANKS = [
     plan("proof", stages=HALVES, dp=2, tp=2, pp=2, micro_batch=2, recompute="full", training={"clip": 0.5}),
