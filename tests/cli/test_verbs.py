@@ -123,3 +123,19 @@ def test_python_has_the_same_verbs_and_objects(folder: Path, meshwright: Run) ->
     assert json.loads(json.dumps(answer)) == printed
     with pytest.raises(AttributeError, match="no attribute 'plam'"):
         _ = package.plam
+
+
+def test_plan_prices_the_choices_of_another_job(meshwright: Run) -> None:
+    """The worked example: no choice of its document makes the plan faster, and each is priced."""
+    job = Path(__file__).parents[2] / "examples/worked-example/job.toml"
+    answer = meshwright("plan", str(job), "--json").json()
+    choices = {choice["field"]: choice for choice in answer["choices"]}
+    assert {"dp", "tp", "pp", "micro_batch", "recompute"} <= set(choices)
+    best = answer["plans"][0]["step_time_s"]
+    for choice in choices.values():
+        # The first plan is the plainest within half a percent of the fastest.
+        assert choice["step_time_s"] > best * 0.995
+        assert choice["cost"] == pytest.approx(choice["step_time_s"] / best - 1)
+    # Full recompute repeats the forward, a quarter of the work: the dearest choice, about 4/3 on matrix products.
+    assert answer["choices"][0]["field"] == "recompute"
+    assert 0.15 < choices["recompute"]["cost"] < 0.34

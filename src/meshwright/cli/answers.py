@@ -1,7 +1,7 @@
 """What each verb answers: the rooms' functions put together, one function a verb, each returning its output object."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +21,7 @@ from meshwright.files.convert import (
 from meshwright.files.plan import Plan
 from meshwright.files.plan_toml import read_plan, write_plan
 from meshwright.files.resolve import read_setup
+from meshwright.files.setup import Setup
 
 PathLike = Path | str
 Progress = Callable[[str], None]
@@ -78,12 +79,36 @@ def plan(file: PathLike, overrides: Sequence[str] = (), *, top: int = 5, output:
     from meshwright.planner.rank import plan as rank
 
     target = _target(output, [file]) if output is not None else None
-    found = rank(read_setup(file, overrides), top=top)
+    setup = read_setup(file, overrides)
+    found = rank(setup, top=top)
     if target is not None:
         write_plan(found.plans[0], target)
     entries = [plan_entry(one, _runners(one), why) for one, why in zip(found.plans, found.why, strict=True)]
     rejected = [out.RejectedPart(family=r.family, count=r.count, reason=r.reason) for r in found.rejected]
-    return out.PlanOutput(evaluated=found.evaluated, seconds=found.seconds, plans=entries, rejected=rejected)
+    return out.PlanOutput(
+        evaluated=found.evaluated,
+        seconds=found.seconds,
+        plans=entries,
+        rejected=rejected,
+        choices=_choices(setup, found.plans[0]),
+    )
+
+
+def _choices(setup: Setup, best: Plan) -> list[out.ChoicePart]:
+    """What each choice that the job of `[search] cost_of` makes would cost here; `best` is this job's first plan."""
+    if setup.cost_of is None:
+        return []
+    from meshwright.layout.proposal import Wanted
+    from meshwright.planner.explain import cost_of_choices
+
+    wanted = read_setup(setup.cost_of).proposal.wanted
+    # The number of micro-batches follows from the batch equation: it is no choice of its own.
+    names = [f.name for f in fields(wanted) if f.name not in ("placement", "micro_batches")]
+    chosen = {name: value for name in names if (value := getattr(wanted, name)) is not None}
+    return [
+        out.ChoicePart(field=one.field, value=one.value, step_time_s=one.step_s, cost=one.cost, reason=one.reason)
+        for one in cost_of_choices(setup, chosen, best if setup.proposal.wanted == Wanted() else None)
+    ]
 
 
 def predict(file: PathLike, overrides: Sequence[str] = ()) -> out.PredictOutput:

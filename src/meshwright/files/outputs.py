@@ -150,6 +150,16 @@ class RejectedPart(Part):
     reason: str
 
 
+class ChoicePart(Part):
+    """One choice of the job named in [search] cost_of, kept while everything else is free; null: no plan keeps it."""
+
+    field: str
+    value: Any
+    step_time_s: float | None
+    cost: float | None = Field(description="share by which the fastest plan with it is slower than without")
+    reason: str
+
+
 class PlanOutput(Output):
     """plan: the ranked plans and why the runners-up lost."""
 
@@ -157,6 +167,7 @@ class PlanOutput(Output):
     seconds: float
     plans: list[PlanEntry]
     rejected: list[RejectedPart]
+    choices: list[ChoicePart] = Field(default=[], description="what each choice of [search] cost_of costs")
 
 
 class PredictOutput(PlanEntry, Output):

@@ -110,6 +110,7 @@ def setup_of(job: Job) -> Setup:
         data=DataSource(None if path is None else str(job.folder / path), tables.data.vocab, tables.data.limit_mib),
         profile=Profiling(tables.profile.every, tables.profile.steps, tuple(tables.profile.tools)),
         tune=tuning, runnable_by=tables.search.runnable_by, path=job.path, machine=resolved.machine,
+        cost_of=None if tables.search.cost_of is None else job.folder / tables.search.cost_of,
     )  # fmt: skip
 
 

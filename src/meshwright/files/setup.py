@@ -49,4 +49,5 @@ class Setup:
     tune: Tuning = field(default_factory=Tuning)
     runnable_by: Runner = "meshwright"
     path: Path | None = None  # the file it came from
+    cost_of: Path | None = None  # another job, whose choices are priced one at a time
     machine: Path | None = None  # the machine.toml that describes the devices, when the job names one

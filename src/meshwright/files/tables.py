@@ -37,7 +37,8 @@ def _parameters(value: Any) -> str | int:
 
 
 Text = Annotated[str, AfterValidator(_not_blank)]
-Count = Annotated[int, Field(ge=1, le=10**9)]  # samples, tokens, steps, elements
+Count = Annotated[int, Field(ge=1, le=10**9)]  # tokens, steps
+Samples = Annotated[int, Field(ge=1, le=10**6)]  # a step; beyond it a prediction would take minutes
 Degree = Annotated[int, Field(ge=1, le=10**6)]
 Size = Annotated[float, Field(gt=0, le=1e6)]
 Share = Annotated[float, Field(ge=0, lt=1)]
@@ -122,10 +123,10 @@ class ClusterTable(Table):
 class BatchTable(Table):
     """[batch]: global = micro_batch * micro_batches * dp, in samples."""
 
-    global_: Count = Field(alias="global", description="samples a step")
+    global_: Samples = Field(alias="global", description="samples a step")
     seq_len: Count = Field(description="tokens a sample")
-    micro_batch: Count | None = Field(default=None, description="samples of one micro-batch; left out: chosen")
-    micro_batches: Count | None = Field(default=None, description="micro-batches a step on each replica; checked")
+    micro_batch: Samples | None = Field(default=None, description="samples of one micro-batch; left out: chosen")
+    micro_batches: Samples | None = Field(default=None, description="micro-batches a step on each replica; checked")
 
 
 class TrainingTable(Table):
@@ -197,6 +198,9 @@ class SearchTable(Table):
     """[search]: what the planner may propose."""
 
     runnable_by: Runner = Field(default="meshwright", description="who must be able to run the plan")
+    cost_of: Text | None = Field(
+        default=None, description="another job: `plan` tells what each choice of its layout would cost here"
+    )
 
 
 class ProfileTable(Table):

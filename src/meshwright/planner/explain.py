@@ -96,12 +96,14 @@ def _pinned(setup: Setup, wanted: Wanted) -> Setup:
     return replace(setup, proposal=replace(setup.proposal, wanted=wanted))
 
 
-def cost_of_choices(setup: Setup, chosen: Mapping[str, object]) -> tuple[ChoiceCost, ...]:
+def cost_of_choices(
+    setup: Setup, chosen: Mapping[str, object], free_plan: Plan | None = None
+) -> tuple[ChoiceCost, ...]:
     """The predicted cost of each choice (keys of [layout], `micro_batch`, `micro_batches`): fixed one at a time, all
     else free, against the free optimum; the dearest first, impossible ones before all.
 
-    What the job itself fixes is set free first. Raises InputError for an unknown key, AnswerIsNo when even the free
-    space holds no plan.
+    What the job itself fixes is set free first; `free_plan` is the free optimum where it is known already. Raises
+    InputError for an unknown key, AnswerIsNo when even the free space holds no plan.
     """
     from meshwright.planner.rank import plan as rank
 
@@ -110,7 +112,7 @@ def cost_of_choices(setup: Setup, chosen: Mapping[str, object]) -> tuple[ChoiceC
         if name not in known:
             near = nearest(name, known)
             raise bad_input("is not a part of a layout", field=f"layout.{name}", legal=f"did you mean {near}?")
-    best = rank(_pinned(setup, Wanted()), top=1).plans[0]
+    best = free_plan or rank(_pinned(setup, Wanted()), top=1).plans[0]
     free = _prediction(best).step_time_s
     costs = []
     for name, value in chosen.items():

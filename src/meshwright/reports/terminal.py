@@ -112,8 +112,21 @@ def plan_view(answer: out.PlanOutput) -> View:
         *[row for number, plan in enumerate(answer.plans, 1) for row in bullets([plan.why], mark=f"{number}  ")],
         *([Text("stages of the first: " + stages_text(best.stages))] if len(best.stages) > 1 else []),
         Text("the first can be run by: " + (", ".join(best.runnable_by) or "no framework that is known")),
+        *_choices(answer.choices),
         *_left_out(answer.rejected),
     ]
+
+
+def _choices(choices: Sequence[out.ChoicePart]) -> View:
+    """What single choices would cost, the dearest first."""
+    if not choices:
+        return []
+    grid = table(["choice", "step", "cost", "why"], left=("choice", "why"))
+    for one in choices:
+        step = "none fits" if one.step_time_s is None else seconds_text(one.step_time_s)
+        cost = "" if one.cost is None else f"+{percent(max(0.0, one.cost))}"
+        grid.add_row(f"{one.field} = {one.value}", step, cost, one.reason)
+    return [heading("what single choices cost: the fastest plan that keeps each (predicted)"), grid]
 
 
 def _left_out(rejected: Sequence[out.RejectedPart]) -> View:
