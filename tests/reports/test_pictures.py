@@ -85,6 +85,18 @@ def test_memory_bars_add_up_to_the_prediction_and_show_the_heaviest_rank(tuned) 
     assert tight.modes == ("predicted",)
 
 
+def test_the_tracked_peak_stands_beside_the_prediction(tuned) -> None:
+    held = [RankMemory(rank, MIB, MIB, MIB, 0, peak) for rank, peak in enumerate((80 * MIB, 90 * MIB, None, 70 * MIB))]
+    picture = memory_bars(tuned.runs[0].prediction, held, (0, 0, 1, 2))
+    assert _lengths(picture, "measured peak") == [
+        90.0,
+        70.0,
+    ]  # of ranks 0 and 1 the larger; rank 2 tracked none
+    assert picture.table is not None
+    assert [row[-1] for row in picture.table.rows] == ["90.00 MiB", "not recorded", "70.00 MiB", "not recorded"]
+    assert picture.layout["xaxis"]["range"][1] > 90
+
+
 def test_memory_without_a_recorded_rank_says_so(tuned) -> None:
     picture = memory_bars(tuned.runs[0].prediction, [RankMemory(0, MIB, MIB, MIB, 0)], (0,))
     assert picture.table is not None

@@ -57,6 +57,26 @@ def _stack(
     return traces
 
 
+def _peaks(held: Sequence[RankMemory], pipeline_rank_of: Sequence[int]) -> dict[int, int]:
+    """The largest tracked peak of tensors on each pipeline rank, bytes; absent where no rank of it tracked one."""
+    found: dict[int, int] = {}
+    for memory in held:
+        if memory.peak_tensors is not None:
+            place = pipeline_rank_of[memory.rank]
+            found[place] = max(found.get(place, 0), memory.peak_tensors)
+    return found
+
+
+def _peak_marks(peaks: Mapping[int, int], size: int, offset: float) -> dict[str, Any]:
+    """A mark a pipeline rank at the peak that its run tracked."""
+    return {
+        "type": "scatter", "mode": "markers", "name": "measured peak", "x": [n / size for n in peaks.values()],
+        "y": [place + offset for place in peaks], "hoverinfo": "text",
+        "hovertext": [f"pp rank {place}<br>peak of tensors in a step: {bytes_text(n)}" for place, n in peaks.items()],
+        "marker": {"symbol": "diamond", "size": 11, "color": picture.INK, "line": {"color": picture.PAPER, "width": 1}},
+    }  # fmt: skip
+
+
 def memory_bars(
     prediction: Prediction, held: Sequence[RankMemory] = (), pipeline_rank_of: Sequence[int] = ()
 ) -> Picture:
@@ -67,8 +87,10 @@ def memory_bars(
     """
     stages = sorted(prediction.memory, key=lambda stage: stage.pipeline_rank)
     measured = heaviest(held, pipeline_rank_of)
+    peaks = _peaks(held, pipeline_rank_of)
     limit = prediction.memory_limit_bytes
     most = max([stage.total for stage in stages] + [held_bytes(memory) for memory in measured.values()])
+    most = max(most, *peaks.values()) if peaks else most
     unit, size = ("GiB", GIB) if most >= GIB else ("MiB", MIB)
     thick, thin = (0.44, 0.22) if measured else (0.6, 0.0)
     top = -(thick + thin) / 2
@@ -84,6 +106,8 @@ def memory_bars(
         trace["marker"]["pattern"] = hatch
         if places:
             data.append({**trace, "showlegend": trace["name"] not in kinds})
+    if peaks:
+        data.append(_peak_marks(peaks, size, offset=top + thick + thin / 2))
     near = limit <= 2.5 * most
     layout = base_layout(
         xaxis=axis(f"{unit} a rank", range=[0, max(most, limit if near else 0) / size * 1.06]),
@@ -98,9 +122,11 @@ def memory_bars(
     )
     if places:
         caption += "Thick bars are predicted; the hatched bars under them are the tensors a rank held after a step."
+    if peaks:
+        caption += " A diamond is the most it held at once within a step."
     return Picture(
         "memory", "Memory by pipeline rank", ("predicted", "measured") if places else ("predicted",), caption,
-        tuple(data), layout, 110 + 46 * len(stages), _table(prediction, measured, kinds),
+        tuple(data), layout, 110 + 46 * len(stages), _table(prediction, measured, peaks, kinds),
     )  # fmt: skip
 
 
@@ -116,13 +142,16 @@ def _limit_line(limit: int, size: int, *, fits: bool) -> dict[str, Any]:
     }
 
 
-def _table(prediction: Prediction, measured: dict[int, RankMemory], kinds: Sequence[str]) -> Table:
+def _table(
+    prediction: Prediction, measured: Mapping[int, RankMemory], peaks: Mapping[int, int], kinds: Sequence[str]
+) -> Table:
     head = (
         "pipeline rank",
         *kinds,
         "total",
         "micro-batches in flight",
-        *([f"held {k}" for k in HELD] * bool(measured)),
+        *([f"held {kind}" for kind in HELD] * bool(measured)),
+        *(["measured peak"] * bool(peaks)),
     )
     rows = []
     for stage in sorted(prediction.memory, key=lambda stage: stage.pipeline_rank):
@@ -131,5 +160,8 @@ def _table(prediction: Prediction, measured: dict[int, RankMemory], kinds: Seque
         if measured:
             memory = measured.get(stage.pipeline_rank)
             row += [bytes_text(getattr(memory, kind)) if memory else "not recorded" for kind in HELD]
+        if peaks:
+            peak = peaks.get(stage.pipeline_rank)
+            row.append("not recorded" if peak is None else bytes_text(peak))
         rows.append(tuple(row))
     return Table(head, tuple(rows))
