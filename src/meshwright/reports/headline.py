@@ -143,7 +143,8 @@ def _tiles(prediction: Prediction | None, result: RunResult | None, view: RunVie
     if p is not None:
         whole = f"limit {bytes_text(p.memory_limit_bytes)}" + ("" if p.fits else ": does not fit")
         peak = None if r is None or r.memory_gib is None else bytes_text(r.memory_gib * GIB)
-        tile("memory, worst rank", bytes_text(p.worst_memory.total), peak, whole, mode="measured")
+        remarks = [whole, *["measured: the most bytes of tensors alive at once"] * (peak is not None)]
+        tile("memory, worst rank", bytes_text(p.worst_memory.total), peak, *remarks, mode="measured")
     if p is not None and view is not None and view.memory:
         predicted = max(sum(stage.parts.get(kind, 0) for kind in HELD) for stage in p.memory)
         held = max(held_bytes(rank) for rank in view.memory)
