@@ -47,8 +47,9 @@ def run_phases(
         steps = range(max(begin, first_step), end)
         with _traced(engine, phase, folder):
             for step in steps:
-                # A process's first step also pays for threads, connections and memory: it is not a measurement.
-                cold = step == first_step and len(steps) > 1
+                # A process's first step also pays for threads, connections and memory, a window's first step for the
+                # change of pace: they are no measurements.
+                cold = step == steps[0] and len(steps) > (1 if step == first_step else 2)
                 engine.recorder.on = engine.meter.on = recorded and not cold
                 batch, training = engine.plan.batch, engine.training
                 rows = samples(tokens, step, batch.global_batch, batch.seq_len, training.seed)
