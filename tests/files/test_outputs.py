@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from meshwright.files import outputs as out
+from meshwright.files import outputs_run as ran
 from meshwright.files.convert import check_output, diagnose_output, plan_entry, train_output
 from meshwright.files.document import LATER, VERBS, schema_markdown
 from meshwright.files.findings import Diagnosis, Finding, RankSplit
@@ -140,7 +140,7 @@ def test_diagnosis() -> None:
 
 def test_unknown_keys_do_not_slip_into_an_answer() -> None:
     with pytest.raises(ValidationError):
-        out.ReportOutput(path="a", colour="red")  # type: ignore[call-arg]
+        ran.ReportOutput(path="a", colour="red")  # type: ignore[call-arg]
 
 
 def test_the_documented_schemas_are_current() -> None:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from meshwright.basics.errors import bad_input
 from meshwright.files import outputs as out
+from meshwright.files import outputs_run as ran
 from meshwright.files.convert import (
     check_output,
     diagnose_output,
@@ -139,7 +140,7 @@ def train(
     file: PathLike, overrides: Sequence[str] = (), *, runs: Path = Path("runs"), name: str | None = None,
     steps: int | None = None, mode: Literal["measured", "dilated"] = "measured", profile: int = 0,
     data: Path | None = None, checkpoint_every: int = 0, resume: bool = False, progress: Progress = _quiet,
-) -> out.TrainOutput:  # fmt: skip
+) -> ran.TrainOutput:  # fmt: skip
     """Train a plan: `steps` steps in `mode`, then `profile` profiled ones, in the folder `runs/name`.
 
     `resume` continues there from the newest checkpoint. Raises RunFailed when the run breaks.
@@ -166,7 +167,7 @@ def train(
 
 def parity(
     files: Sequence[PathLike], overrides: Sequence[str] = (), *, steps: int = 10, progress: Progress = _quiet
-) -> out.ParityOutput:
+) -> ran.ParityOutput:
     """Compare the training of several plans with one process."""
     from meshwright.trainer.parity import parity as compare
 
@@ -174,7 +175,7 @@ def parity(
     return compare(plans, steps=steps, progress=progress)
 
 
-def diagnose(paths: Sequence[PathLike], *, output: Path | None = None) -> out.DiagnoseOutput:
+def diagnose(paths: Sequence[PathLike], *, output: Path | None = None) -> ran.DiagnoseOutput:
     """Diagnose a run folder, or recorded traces. A run folder gets its `findings.json`; `output` gets a copy."""
     from meshwright.diagnosis.diagnose import diagnose_paths, diagnose_run
     from meshwright.files.run import RunFolder
@@ -194,7 +195,7 @@ def diagnose(paths: Sequence[PathLike], *, output: Path | None = None) -> out.Di
     return diagnose_output(found)
 
 
-def rebalance(run: PathLike, *, output: Path | None = None) -> out.RebalanceOutput:
+def rebalance(run: PathLike, *, output: Path | None = None) -> ran.RebalanceOutput:
     """The plan of a run with its stages balanced by what the run measured."""
     from meshwright.loop.rebalance import rebalance as balance
 
@@ -202,7 +203,7 @@ def rebalance(run: PathLike, *, output: Path | None = None) -> out.RebalanceOutp
     found = balance(Path(run))
     if target is not None:
         write_plan(found.after, target)
-    return out.RebalanceOutput(
+    return ran.RebalanceOutput(
         mode="predicted", before=plan_figures(found.before, _runners(found.before)),
         after=plan_figures(found.after, _runners(found.after)), moves=list(found.moves),
         predicted_gain=found.predicted_gain,
@@ -212,7 +213,7 @@ def rebalance(run: PathLike, *, output: Path | None = None) -> out.RebalanceOutp
 def tune(
     file: PathLike, overrides: Sequence[str] = (), *, runs: Path = Path("runs"), name: str | None = None,
     progress: Progress = _quiet,
-) -> out.TuneOutput:  # fmt: skip
+) -> ran.TuneOutput:  # fmt: skip
     """The whole loop on a job."""
     setup = read_setup(file, overrides)
     from meshwright.cli.tuned import tune_output
@@ -224,7 +225,7 @@ def tune(
     return tune_output(found, _runners)
 
 
-def report(source: PathLike, *, output: Path | None = None) -> out.ReportOutput:
+def report(source: PathLike, *, output: Path | None = None) -> ran.ReportOutput:
     """Write the HTML page of a run folder, or of a plan."""
     from meshwright.files.run import RunFolder
     from meshwright.reports.page import write_report
@@ -238,7 +239,7 @@ def report(source: PathLike, *, output: Path | None = None) -> out.ReportOutput:
         write_report(source, target)
     else:
         write_report(_predicted(source, ()), target)
-    return out.ReportOutput(path=str(target))
+    return ran.ReportOutput(path=str(target))
 
 
 def init(file: PathLike = "job.toml", *, force: bool = False) -> out.InitOutput:

@@ -36,7 +36,7 @@ def diagnose(
     """Where the time went, why, and what to change."""
     from meshwright.cli import answers
     from meshwright.cli.show import show
-    from meshwright.reports.terminal import diagnose_view
+    from meshwright.reports.terminal_run import diagnose_view
 
     answer = answers.diagnose(paths, output=output)
     show(answer, diagnose_view, as_json)

@@ -24,7 +24,7 @@ def parity(
 
     if resolved:
         return show_resolved(plans[0], overrides or (), as_json)
-    from meshwright.reports.terminal import parity_view
+    from meshwright.reports.terminal_run import parity_view
 
     answer = answers.parity(plans, overrides or (), steps=steps, progress=progress)
     show(answer, parity_view, as_json)

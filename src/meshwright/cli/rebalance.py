@@ -18,7 +18,7 @@ def rebalance(
     """The plan that a run's measurement asks for."""
     from meshwright.cli import answers
     from meshwright.cli.show import progress, show
-    from meshwright.reports.terminal import rebalance_view
+    from meshwright.reports.terminal_run import rebalance_view
 
     show(answers.rebalance(run, output=output), rebalance_view, as_json)
     if output is not None:

@@ -19,6 +19,6 @@ def report(
     """Write one self-contained HTML page."""
     from meshwright.cli import answers
     from meshwright.cli.show import show
-    from meshwright.reports.terminal import report_view
+    from meshwright.reports.terminal_run import report_view
 
     show(answers.report(source, output=output), report_view, as_json)

@@ -43,7 +43,7 @@ def train(
 
     if resolved:
         return show_resolved(plan, overrides or (), as_json)
-    from meshwright.reports.terminal import train_view
+    from meshwright.reports.terminal_run import train_view
 
     answer = answers.train(
         plan, overrides or (), runs=runs, name=run, steps=steps, mode=mode.value, profile=profile, data=data,

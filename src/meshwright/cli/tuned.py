@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from meshwright.files import outputs as out
+from meshwright.files import outputs_run as ran
 from meshwright.files.convert import diagnose_output, finding_part, plan_entry, plan_figures, train_output
 from meshwright.files.plan import Plan
 from meshwright.loop.measure import Measurement
@@ -14,12 +15,12 @@ from meshwright.predictor.step import predict
 Runners = Callable[[Plan], Sequence[str]]
 
 
-def tune_output(found: TuneResult, runners: Runners) -> out.TuneOutput:
+def tune_output(found: TuneResult, runners: Runners) -> ran.TuneOutput:
     """The loop's result as the object that `tune --json` prints; `runners` names who can run a plan."""
 
-    def run_part(run: Measurement) -> out.TunedRunPart:
+    def run_part(run: Measurement) -> ran.TunedRunPart:
         plan = replace(run.plan, prediction=predict(run.plan, run.units))
-        return out.TunedRunPart(
+        return ran.TunedRunPart(
             run=str(run.folder.root), prediction=plan_figures(plan, runners(plan)),
             measured=train_output(run.result), diagnosis=diagnose_output(run.diagnosis),
         )  # fmt: skip
@@ -28,7 +29,7 @@ def tune_output(found: TuneResult, runners: Runners) -> out.TuneOutput:
         return [plan_entry(plan, runners(plan), why) for plan, why in zip(ranking.plans, ranking.why, strict=True)]
 
     journal = [
-        out.JournalPart(
+        ran.JournalPart(
             change=dict(step.change), reason=step.reason, predicted=step.predicted_gain, measured=step.measured_gain,
             measured_range=step.measured_gain_range, kept=step.kept, after=run_part(step.after),
             changed_plan=plan_figures(replace(step.after.plan, prediction=step.predicted), runners(step.after.plan)),
@@ -37,7 +38,7 @@ def tune_output(found: TuneResult, runners: Runners) -> out.TuneOutput:
     ]  # fmt: skip
     kept = [step for step in journal if step.kept]
     last = kept[-1] if kept else None
-    return out.TuneOutput(
+    return ran.TuneOutput(
         mode=found.mode, plan=str(found.folder.plan), first=run_part(found.first), journal=journal,
         prediction=plan_figures(replace(found.first.plan, prediction=found.cold), runners(found.first.plan)),
         findings=[finding_part(finding) for finding in found.first.diagnosis.findings],

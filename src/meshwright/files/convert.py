@@ -9,8 +9,6 @@ from meshwright.files.findings import Diagnosis, Finding
 from meshwright.files.outputs import (
     BatchPart,
     CheckOutput,
-    DiagnoseOutput,
-    FindingPart,
     LayoutPart,
     MemoryOutput,
     MemoryStagePart,
@@ -19,9 +17,8 @@ from meshwright.files.outputs import (
     PlanFigures,
     PredictOutput,
     ProblemPart,
-    RankPart,
-    TrainOutput,
 )
+from meshwright.files.outputs_run import DiagnoseOutput, FindingPart, RankPart, TrainOutput
 from meshwright.files.plan import Plan
 from meshwright.files.prediction import Prediction
 from meshwright.files.run import RunResult

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from meshwright.files import outputs, outputs_later
+from meshwright.files import outputs, outputs_later, outputs_run
 from meshwright.files.complaints import annotation_of, bounds_of, inner_types, shown
 from meshwright.files.tables import JobTables
 
@@ -18,12 +18,12 @@ VERBS: Mapping[str, type[BaseModel]] = {
     "plan": outputs.PlanOutput,
     "predict": outputs.PredictOutput,
     "why": outputs.WhyOutput,
-    "train": outputs.TrainOutput,
-    "parity": outputs.ParityOutput,
-    "diagnose": outputs.DiagnoseOutput,
-    "rebalance": outputs.RebalanceOutput,
-    "tune": outputs.TuneOutput,
-    "report": outputs.ReportOutput,
+    "train": outputs_run.TrainOutput,
+    "parity": outputs_run.ParityOutput,
+    "diagnose": outputs_run.DiagnoseOutput,
+    "rebalance": outputs_run.RebalanceOutput,
+    "tune": outputs_run.TuneOutput,
+    "report": outputs_run.ReportOutput,
     "init": outputs.InitOutput,
     "any verb with --print-resolved": outputs.ResolvedOutput,
     "any verb that ends with an error": outputs.ErrorOutput,

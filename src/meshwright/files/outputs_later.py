@@ -5,7 +5,8 @@ from typing import Any
 from pydantic import Field
 
 from meshwright.basics.figures import Mode
-from meshwright.files.outputs import FindingPart, Output, Part, TrainOutput
+from meshwright.files.outputs import Output, Part
+from meshwright.files.outputs_run import FindingPart, TrainOutput
 
 
 class ErrorStatistics(Part):

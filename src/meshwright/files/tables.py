@@ -62,7 +62,7 @@ class ModelTable(Table):
     )
     label: Text | None = Field(default=None, description="what to call a model of plain dimensions")
     family: Text | None = Field(default=None, description="its Hugging Face model_type; left out: plain")
-    layers: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    layers: Annotated[int, Field(ge=1, le=1000)] | None = None
     hidden: Degree | None = Field(default=None, description="width of the residual stream")
     heads: Degree | None = Field(default=None, description="attention heads")
     kv_heads: Degree | None = Field(default=None, description="key and value heads; left out: as many as heads")
@@ -181,7 +181,7 @@ class LayoutTable(Table):
     )
     schedule: Schedule | None = None
     recompute: Recompute | None = Field(default=None, description="which activations are computed again")
-    recompute_layers: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
+    recompute_layers: Annotated[int, Field(ge=1, le=1000)] | None = Field(
         default=None, description="full recompute for the first k layers of a stage only"
     )
     bucket_mib: Size | None = Field(default=None, description="size of a bucket of the gradient exchange")

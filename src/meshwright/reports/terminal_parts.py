@@ -39,6 +39,11 @@ def bullets(lines: Iterable[str], indent: int = 0, mark: str = "- ") -> list[Ren
     return found
 
 
+def count_of(number: int, noun: str, plural: str = "") -> str:
+    """`1 step`, `3 steps`, `1,000 layouts`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
 def ms(seconds: float) -> str:
     """Milliseconds with one decimal below ten seconds, else seconds."""
     return f"{seconds * 1e3:,.1f} ms" if abs(seconds) < 10 else seconds_text(seconds)

@@ -4,12 +4,13 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from meshwright.basics.quantities import seconds_text
-from meshwright.files import outputs as out
-from meshwright.reports.terminal import View, diagnose_view, findings_view
+from meshwright.files import outputs_run as ran
+from meshwright.reports.terminal import View
 from meshwright.reports.terminal_parts import change_text, heading, layout_text, percent, stages_text, step_text, table
+from meshwright.reports.terminal_run import diagnose_view, findings_view
 
 
-def tune_view(answer: out.TuneOutput) -> View:
+def tune_view(answer: ran.TuneOutput) -> View:
     """The loop in the order in which it happened."""
     return [
         *_chosen(answer),
@@ -25,7 +26,7 @@ def tune_view(answer: out.TuneOutput) -> View:
     ]
 
 
-def _chosen(answer: out.TuneOutput) -> View:
+def _chosen(answer: ran.TuneOutput) -> View:
     grid = table(["", "layout", "step, predicted", "GiB"], left=("", "layout"))
     rows = [("chosen", answer.prediction), *(("or", plan) for plan in answer.ranking[1:])]
     rows += [("unfixed", plan) for plan in answer.unfixed[:3]]
@@ -39,7 +40,7 @@ def _chosen(answer: out.TuneOutput) -> View:
     ]
 
 
-def _measured(run: out.TunedRunPart, title: str) -> View:
+def _measured(run: ran.TunedRunPart, title: str) -> View:
     result = run.measured
     windows = ", ".join(seconds_text(window) for window in result.windows_s)
     scale = f", K = {result.dilation:g}" if result.mode == "dilated" else ""
@@ -56,7 +57,7 @@ def _loss(value: float | None) -> str:
     return "not a number" if value is None else f"{value:.4f}"
 
 
-def _changes(answer: out.TuneOutput) -> View:
+def _changes(answer: ran.TuneOutput) -> View:
     parts: list[RenderableType] = []
     for number, step in enumerate(answer.journal, 1):
         low, high = step.measured_range
@@ -75,7 +76,7 @@ def _changes(answer: out.TuneOutput) -> View:
     return parts
 
 
-def _idle(step: out.JournalPart) -> list[tuple[float, float | None]]:
+def _idle(step: ran.JournalPart) -> list[tuple[float, float | None]]:
     """Predicted and measured share of the step in which each pipeline rank does not compute."""
     plan, ranks = step.changed_plan, step.after.diagnosis.ranks
     predicted = [1 - busy / plan.step_time_s for busy in plan.stage_compute_s]

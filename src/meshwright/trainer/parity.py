@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.basics.errors import InputError, RunFailed, bad_input
-from meshwright.files.outputs import ParityOutput, ParityRow
+from meshwright.files.outputs_run import ParityOutput, ParityRow
 from meshwright.files.plan import Plan
 from meshwright.files.strict_json import dump, load_as
 from meshwright.layout.batch import Batch
