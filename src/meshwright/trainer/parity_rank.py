@@ -3,6 +3,7 @@
 `python -m meshwright.trainer.parity_rank FOLDER RANK`. Many cases share one start of Python and PyTorch.
 """
 
+import os
 import pickle
 import sys
 import time
@@ -67,3 +68,6 @@ if __name__ == "__main__":
     except Exception as error:
         print(LAST_WORDS + " ".join(f"{type(error).__name__}: {error}".split()), file=sys.stderr)
         sys.exit(getattr(error, "exit_code", 3))
+    sys.stderr.flush()
+    # All is written. Interpreter teardown races with gloo's threads and can abort a process that has succeeded.
+    os._exit(0)
