@@ -51,6 +51,8 @@ def test_an_invalid_layout_is_a_no_with_its_own_object(meshwright: Run) -> None:
         (("rebalance", "nowhere"), "nowhere"),
         (("report", "nowhere"), "there is no such run folder or plan"),
         (("train", "fixed.toml", "--data", "nowhere"), "there is no such file or folder"),
+        (("train", "fixed.toml", "--run", "../a"), "is not the name of a run folder"),
+        (("tune", "free.toml", "--run", ""), "is not the name of a run folder"),
         (("init", "fixed.toml"), "exists already"),
         (("--colour",), "--colour"),
     ],

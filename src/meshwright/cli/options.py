@@ -5,6 +5,13 @@ from typing import Annotated
 
 import typer
 
+
+def _run_name(text: str) -> str:
+    if not text.strip() or Path(text).name != text or text == "..":
+        raise typer.BadParameter(f"{text!r} is not the name of a run folder: no slashes; --runs says where it lies")
+    return text
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else there.")]
 Sets = Annotated[
     list[str] | None,
@@ -14,6 +21,7 @@ Resolved = Annotated[
     bool, typer.Option("--print-resolved", help="Show every value with its origin (user, file, default, detected).")
 ]
 Runs = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Folder that holds the run folders.")]
+RunName = Annotated[str | None, typer.Option("--run", metavar="NAME", parser=_run_name, help="Name of the run folder.")]
 JobFile = Annotated[Path, typer.Argument(metavar="JOB", help="A job.toml.", show_default=False)]
 PlanFile = Annotated[
     Path, typer.Argument(metavar="PLAN", help="A plan.toml, or a job whose layout is complete.", show_default=False)

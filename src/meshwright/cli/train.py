@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from meshwright.cli.options import Json, PlanFile, Resolved, Runs, Sets
+from meshwright.cli.options import Json, PlanFile, Resolved, RunName, Runs, Sets
 
 
 class TrainMode(StrEnum):
@@ -18,7 +18,7 @@ class TrainMode(StrEnum):
 
 def train(
     plan: PlanFile,
-    run: Annotated[str | None, typer.Option("--run", metavar="NAME", help="Name of the run folder.")] = None,
+    run: RunName = None,
     steps: Annotated[int | None, typer.Option("--steps", min=1, max=10**9, help="Instead of [training] steps.")] = None,
     mode: Annotated[TrainMode, typer.Option("--mode", help="How steps are timed.")] = TrainMode.MEASURED,
     profile: Annotated[int, typer.Option("--profile", min=0, max=1000, help="Profile N more steps.")] = 0,

@@ -1,16 +1,13 @@
 """`meshwright tune`."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from meshwright.cli.options import JobFile, Json, Resolved, Runs, Sets
+from meshwright.cli.options import JobFile, Json, Resolved, RunName, Runs, Sets
 
 
 def tune(
     job: JobFile,
-    name: Annotated[str | None, typer.Option("--run", metavar="NAME", help="Name of the folder of this loop.")] = None,
+    name: RunName = None,
     runs: Runs = Path("runs"),
     overrides: Sets = None,
     as_json: Json = False,
