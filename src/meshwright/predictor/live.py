@@ -38,14 +38,19 @@ class Live:
     @cached_property
     def mean_weights(self) -> tuple[float, float, float]:
         """For `floor`: what a byte of activations counts when it counts alike on every rank, the smallest weight of a
-        rank then, and the fewest micro-batches that any rank keeps of a stage of its own."""
+        rank then, and the fewest micro-batches that any rank keeps of each of its stages at one moment."""
         ends = [*self.first[1:], len(self.counts)]
-        rows = np.array(
-            [self.counts[a:b][self.counts[a:b].sum(axis=1).argmax()] for a, b in zip(self.first, ends, strict=True)]
-        )
-        held = np.where(rows > 0, rows, np.inf).min(axis=1)
+        held = np.array([_together(self.counts[a:b]) for a, b in zip(self.first, ends, strict=True)])
+        if not held.all():  # a rank never keeps all its stages at once: only the other bound says something
+            return 0.0, 0.0, 0.0
         whole = float((1 / held).sum())
         return 1 / whole, float((1 / held).min()) / whole, float(held.min())
+
+
+def _together(moments: NDArray[np.float64]) -> float:
+    """Micro-batches that one rank keeps of each of its stages in the moment when that is most; 0 when never of all."""
+    own = moments.any(axis=0)
+    return float(moments[:, own].min(axis=1).max())
 
 
 def enough(schedule: Schedule, placement: tuple[int, ...], micro_batches: int) -> int:
