@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from meshwright.layout.bubble import ideal_idle, micro_batches_for_idle
 from meshwright.layout.degrees import SCHEDULES, Schedule
 from meshwright.layout.pipeline_action import PipelineAction
 from meshwright.layout.schedules import V_SHAPED, actions, default_placement
@@ -39,6 +40,21 @@ def test_zero_bubble_schedules_idle_as_their_paper_says(p: int, m: int) -> None:
     folded = simulate(actions("zbv", placement, m), placement, [0.5] * 2 * p, [1.0] * 2 * p)
     assert folded.makespan_s - 3.0 * m < p - 1
     assert folded.bubble_fraction < step.bubble_fraction
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize(("p", "m"), [(2, 4), (3, 9), (4, 8), (4, 16), (8, 16)])
+def test_the_closed_forms_are_what_the_orders_idle(schedule: Schedule, p: int, m: int) -> None:
+    vpp = 1 if schedule in ("gpipe", "1f1b", "zb-h1") else 2
+    placement = default_placement(schedule, p, vpp)
+    step = simulate(actions(schedule, placement, m), placement, [1.0] * p * vpp, [2.0] * p * vpp)
+    assert ideal_idle(schedule, p, vpp, m) == pytest.approx(step.bubble_fraction)
+
+
+def test_a_v_that_is_not_full_has_no_closed_form() -> None:
+    assert ideal_idle("zbv", 4, 2, 6) is None
+    assert ideal_idle("dualpipev", 4, 2, 7) is None
+    assert micro_batches_for_idle("zbv", 4, 2, 0.2) == 8
 
 
 def test_one_slow_stage_of_four() -> None:
