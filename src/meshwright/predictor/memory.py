@@ -65,7 +65,9 @@ def memory_parts(setup: Setup, layout: Layout, batch: Batch, stages: StageTable)
         "optimizer": sharded * (recipe.master + recipe.moments) * trainable,
         "activations": activations,
         "logits": logits,
-        "communication": _buffers(setup, layout, recipe, boundary, _most(stages.largest, placement, pp)),
+        "communication": _buffers(
+            setup, layout, recipe, boundary, _most(stages.largest, placement, pp), gradients * trainable
+        ),
         "reserve": np.full(pp, cluster.device.reserved_bytes.value),
     }
 
@@ -77,13 +79,19 @@ def _most(values: Floats, placement: Sequence[int], pp: int) -> Floats:
     return most
 
 
-def _buffers(setup: Setup, layout: Layout, recipe: StateBytes, boundary: float, largest: Floats) -> Floats:
-    """Gradient buckets, gathered parameters, received hidden states, and the library's own buffers."""
+def _buffers(
+    setup: Setup, layout: Layout, recipe: StateBytes, boundary: float, largest: Floats, gradients: Floats
+) -> Floats:
+    """Gradient buckets, gathered parameters, received hidden states, and the library's own buffers.
+
+    Our trainer's gradients lie in their buckets and are counted as gradients; others copy them into at most two
+    buckets at a time, never more than there are gradients.
+    """
     cluster = setup.proposal.cluster
     total = np.zeros(layout.pp)
     replicas = layout.dp * layout.cp
-    if replicas > 1 and layout.zero <= 1:
-        total += 2 * layout.bucket_mib * MIB
+    if replicas > 1 and layout.zero <= 1 and setup.runnable_by != "meshwright":
+        total += np.minimum(2 * layout.bucket_mib * MIB, gradients)
     if replicas > 1 and layout.zero >= 2:  # the gradient of the unit at work, and of the one being reduced
         total += 2 * largest * recipe.gradient
     if replicas > 1 and layout.zero == 3:  # the parameters of the unit at work, and of the one being gathered
@@ -111,7 +119,7 @@ def stage_memories(layout: Layout, batch: Batch, parts: Mapping[str, Floats]) ->
 def rank_memory(setup: Setup, layout: Layout, batch: Batch) -> tuple[StageMemory, ...]:
     """Bytes of one rank of each pipeline rank, by kind: weights, gradients, optimizer, activations, logits,
     communication (buckets, gathered parameters, received hidden states, channel buffers) and reserve (context)."""
-    stages = stage_table(layout_table(setup, layout, batch), layout.stages)
+    stages = stage_table(layout_table(setup, layout, batch), layout.stages, layout.placement)
     return stage_memories(layout, batch, memory_parts(setup, layout, batch, stages))
 
 
