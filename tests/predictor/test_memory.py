@@ -150,3 +150,14 @@ def test_a_larger_micro_batch_never_needs_less(
         rank_memory(less.setup, less.layout, less.batch), rank_memory(more.setup, more.layout, more.batch), strict=True
     ):
         assert a.total < b.total
+
+
+def test_a_tied_matrix_counts_once_where_one_rank_holds_both_ends(make_plan: MakePlan, llama_7b: Architecture) -> None:
+    def weights(tied: bool, schedule: str, vpp: int) -> list[int]:
+        plan = make_plan(replace(llama_7b, tied=tied), 1, 8, 512, pp=2, vpp=vpp, schedule=schedule)
+        return [rank.parts["weights"] for rank in rank_memory(plan.setup, plan.layout, plan.batch)]
+
+    matrix = 2 * 32000 * 4096  # bf16
+    free, tied = weights(False, "zbv", 2), weights(True, "zbv", 2)  # a V: rank 0 has embedding and output matrix
+    assert [a - b for a, b in zip(free, tied, strict=True)] == [matrix, 0]
+    assert weights(False, "1f1b", 1) == weights(True, "1f1b", 1)  # each end keeps a copy of its own

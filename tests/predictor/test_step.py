@@ -79,11 +79,19 @@ def test_the_bound_never_exceeds_the_simulation(
         bounds = [0, *cuts, len(names)]
         shape = {**shape, "stages": tuple(tuple(names[a:b]) for a, b in pairwise(bounds))}
     plan = make_plan(TINY, 1, 4 * rounds, 512, **shape)
-    stages = stage_table(layout_table(plan.setup, plan.layout, plan.batch), plan.layout.stages)
+    stages = stage_table(layout_table(plan.setup, plan.layout, plan.batch), plan.layout.stages, plan.layout.placement)
     costs = step_costs(plan.setup, plan.layout, plan.batch, stages)
     bound = pipeline_bound(plan.layout, costs, plan.batch.micro_batches, plan.layout.schedule == "zb-h1")
     ends = pipeline_ends(plan.layout, plan.batch, costs)
     assert np.all(bound <= ends * (1 + 1e-9))
+
+
+def test_work_that_waits_for_the_host_still_adds_up(make_plan: MakePlan) -> None:
+    # 64 tokens a micro-batch: launching the kernels takes longer than running them, recompute's as well
+    for recompute in ("none", "selective", "full"):
+        found = predict(make_plan(TINY, 1, 4, 64, recompute=recompute))
+        assert sum(found.terms.values()) == pytest.approx(found.step_time_s, rel=1e-9)
+        assert found.terms["host"] > found.terms["compute"] > 0
 
 
 @pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])

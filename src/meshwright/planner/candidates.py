@@ -116,7 +116,7 @@ class Bench:
         cluster, training, s = proposal.cluster, proposal.training, group.structure
         figures = self.total(group)
         dense, expert = float(figures[Figure.DENSE]), float(figures[Figure.EXPERT])
-        if len(group.placement) == 1:
+        if group.placement[0] == group.placement[-1]:
             dense -= self.table(group).tied
         recipe, trainable = state_bytes(training), trainable_share(training)
         recipe = replace(recipe, gradient=0, master=0, moments=0) if trainable < 1 else recipe
@@ -146,7 +146,7 @@ class Bench:
             table = layout_table(self.setup, layout, batch, self.measured)
         else:
             table = self.table(group)
-        sums = stage_table(table, stages)
+        sums = stage_table(table, stages, layout.placement)
         costs = step_costs(self.setup, layout, batch, sums, self.measured)
         ends = pipeline_bound(layout, costs, batch.micro_batches, layout.schedule in SPLIT_BACKWARD)
         memory = memory_parts(self.setup, layout, batch, sums)

@@ -6,7 +6,7 @@ where it is longer than the device's own time: small work is bound by it. Commun
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 from meshwright.files.run import MeasuredUnits, UnitTime
 from meshwright.files.setup import Setup
@@ -27,7 +27,7 @@ class UnitCost:
     """Device seconds of one unit and one micro-batch on one rank.
 
     `backward_s` = `input_backward_s` + `weight_backward_s`, and includes `recompute_s`. `host_s` is the part of
-    forward and backward during which the device waits for the host.
+    forward and backward, recompute left out, during which the device waits for the host.
     """
 
     forward_s: float
@@ -159,13 +159,13 @@ def kind_cost(arch: Architecture, training: Training, unit: Unit, share: Share, 
     weight, host_w = _with_host(work.weight_products, back_kernels / 2, speed)
     if training.task == "lora":  # the big matrices are frozen: no weight gradients worth their name
         weight, host_w = 0.0, 0.0
-    again, host_r = 0.0, 0.0
+    again = 0.0
     if unit.kind in ("attn", "ffn", "layer"):
         if share.recompute == "full":
-            again, host_r = forward, host_f
+            again = forward
         elif share.recompute == "selective":
-            again, host_r = _with_host(work.attention + work.elements, work.kernels / 2, speed)
-    return UnitCost(forward, inner + weight + again, inner + again, weight, again, host_f + host_i + host_w + host_r)
+            again, _ = _with_host(work.attention + work.elements, work.kernels / 2, speed)
+    return UnitCost(forward, inner + weight + again, inner + again, weight, again, host_f + host_i + host_w)
 
 
 def _flops(arch: Architecture, unit: Unit, tokens: int, seq_len: int) -> float:
@@ -250,9 +250,6 @@ def unit_costs(
             if name.startswith("layers.") and int(name.split(".")[1]) not in chosen:
                 costs[name] = plain[name]
     return costs
-
-
-COST_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(UnitCost))
 
 
 def seconds_by_unit(costs: Mapping[str, UnitCost]) -> dict[str, float]:

@@ -82,7 +82,7 @@ def _waterfall(layout: Layout, batch: Batch, stages: StageTable, costs: StepCost
         "optimizer": float(costs.optimizer_s.max()),
         "host": host + constants.STEP_HOST_S.value,
     }
-    return {"compute": max(0.0, both - recompute - host), **terms}
+    return {"compute": both - recompute - host, **terms}
 
 
 def _origins(setup: Setup, layout: Layout, batch: Batch, measured: MeasuredUnits | None) -> dict[str, Origin]:
@@ -131,7 +131,7 @@ def prediction_of(
     """The prediction, once the pipeline has been simulated (`ends`, seconds by pipeline rank)."""
     proposal = setup.proposal
     terms = _waterfall(layout, batch, stages, costs, ends)
-    step_s = sum(terms.values())
+    step_s = step_seconds(ends, costs)
     compute = by_rank(stages[Figure.FORWARD] + stages[Figure.BACKWARD], layout.placement, layout.pp)
     compute = compute * batch.micro_batches
     busy = by_rank(costs.forward_s + costs.backward_s, layout.placement, layout.pp)
@@ -169,7 +169,9 @@ def predict(plan: Plan, measured: MeasuredUnits | None = None) -> Prediction:
     `measured` are unit times of a run, used in place of the roofline. Memory that does not fit is reported
     (`fits`), not raised. Raises InputError when the device has no units for the precision.
     """
-    stages = stage_table(layout_table(plan.setup, plan.layout, plan.batch, measured), plan.layout.stages)
+    stages = stage_table(
+        layout_table(plan.setup, plan.layout, plan.batch, measured), plan.layout.stages, plan.layout.placement
+    )
     costs = step_costs(plan.setup, plan.layout, plan.batch, stages, measured)
     ends = pipeline_ends(plan.layout, plan.batch, costs)
     return prediction_of(plan.setup, plan.layout, plan.batch, stages, costs, ends, measured)
@@ -184,7 +186,9 @@ def predicted_timeline(plan: Plan, measured: MeasuredUnits | None = None) -> Tim
     Pipeline actions come from the simulator; the gradient exchange begins when a rank's last backward begins to
     release gradients and ends after it by what is exposed; the optimizer follows on all ranks together.
     """
-    stages = stage_table(layout_table(plan.setup, plan.layout, plan.batch, measured), plan.layout.stages)
+    stages = stage_table(
+        layout_table(plan.setup, plan.layout, plan.batch, measured), plan.layout.stages, plan.layout.placement
+    )
     costs = step_costs(plan.setup, plan.layout, plan.batch, stages, measured)
     simulated = run_pipeline(plan.layout, plan.batch, costs)
     spans = simulated.timeline()

@@ -138,8 +138,9 @@ class StageTable:
         return self.figures[:, figure]
 
 
-def stage_table(table: UnitTable, stages: Sequence[Sequence[str]]) -> StageTable:
-    """Sums by stage. Every stage must hold a unit. Parameters of a tied matrix count once in a stage with both ends."""
+def stage_table(table: UnitTable, stages: Sequence[Sequence[str]], placement: Sequence[int]) -> StageTable:
+    """Sums by stage. Every stage must hold a unit. Parameters of a tied matrix count once where one rank holds both
+    ends, as `placement` says."""
     order = [name for stage in stages for name in stage]
     sizes = np.array([len(stage) for stage in stages])
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
@@ -158,7 +159,7 @@ def stage_table(table: UnitTable, stages: Sequence[Sequence[str]]) -> StageTable
     pairs[:-1] += np.where(halves[:-1], ordered[1:, Figure.WORKING], 0.0)
     embed = next((s for s, stage in enumerate(stages) if "embed" in stage), 0)
     head = next((s for s, stage in enumerate(stages) if "head" in stage), len(stages) - 1)
-    if embed == head:
+    if placement[embed] == placement[head]:
         figures[head, Figure.DENSE] -= table.tied
     return StageTable(
         figures, np.maximum.reduceat(parameters, starts), np.maximum.reduceat(pairs, starts), sizes,
