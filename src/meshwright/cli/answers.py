@@ -136,6 +136,15 @@ def why(first: PathLike, second: PathLike, overrides: Sequence[str] = ()) -> out
     )  # fmt: skip
 
 
+def _reading(setup: Setup, data: Path | None) -> Setup:
+    """The setup with other text to train on. Raises InputError when there is none at that path."""
+    if data is None:
+        return setup
+    if not data.exists():
+        raise bad_input("there is no such file or folder", field="--data", value=data)
+    return replace(setup, data=replace(setup.data, path=str(data)))
+
+
 def train(
     file: PathLike, overrides: Sequence[str] = (), *, runs: Path = Path("runs"), name: str | None = None,
     steps: int | None = None, mode: Literal["measured", "dilated"] = "measured", profile: int = 0,
@@ -146,10 +155,7 @@ def train(
     `resume` continues there from the newest checkpoint. Raises RunFailed when the run breaks.
     """
     found = read_plan(file, overrides)
-    if data is not None:
-        if not data.exists():
-            raise bad_input("there is no such file or folder", field="--data", value=data)
-        found = replace(found, setup=replace(found.setup, data=replace(found.setup.data, path=str(data))))
+    found = replace(found, setup=_reading(found.setup, data))
     if steps is not None:
         training = replace(found.setup.proposal.training, steps=steps)
         found = replace(found, setup=replace(found.setup, proposal=replace(found.setup.proposal, training=training)))
@@ -212,10 +218,10 @@ def rebalance(run: PathLike, *, output: Path | None = None) -> ran.RebalanceOutp
 
 def tune(
     file: PathLike, overrides: Sequence[str] = (), *, runs: Path = Path("runs"), name: str | None = None,
-    progress: Progress = _quiet,
+    data: Path | None = None, progress: Progress = _quiet,
 ) -> ran.TuneOutput:  # fmt: skip
     """The whole loop on a job."""
-    setup = read_setup(file, overrides)
+    setup = _reading(read_setup(file, overrides), data)
     from meshwright.cli.tuned import tune_output
     from meshwright.loop.tune import tune as loop
     from meshwright.reports.page import write_report

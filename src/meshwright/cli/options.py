@@ -22,6 +22,9 @@ Resolved = Annotated[
 ]
 Runs = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Folder that holds the run folders.")]
 RunName = Annotated[str | None, typer.Option("--run", metavar="NAME", parser=_run_name, help="Name of the run folder.")]
+Data = Annotated[
+    Path | None, typer.Option("--data", metavar="PATH", help="A file or folder of text, or JSON lines, to train on.")
+]
 JobFile = Annotated[Path, typer.Argument(metavar="JOB", help="A job.toml.", show_default=False)]
 PlanFile = Annotated[
     Path, typer.Argument(metavar="PLAN", help="A plan.toml, or a job whose layout is complete.", show_default=False)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from meshwright.cli.options import Json, PlanFile, Resolved, RunName, Runs, Sets
+from meshwright.cli.options import Data, Json, PlanFile, Resolved, RunName, Runs, Sets
 
 
 class TrainMode(StrEnum):
@@ -22,7 +22,7 @@ def train(
     steps: Annotated[int | None, typer.Option("--steps", min=1, max=10**9, help="Instead of [training] steps.")] = None,
     mode: Annotated[TrainMode, typer.Option("--mode", help="How steps are timed.")] = TrainMode.MEASURED,
     profile: Annotated[int, typer.Option("--profile", min=0, max=1000, help="Profile N more steps.")] = 0,
-    data: Annotated[Path | None, typer.Option("--data", metavar="PATH", help="Instead of [data] path.")] = None,
+    data: Data = None,
     checkpoint_every: Annotated[
         int, typer.Option("--checkpoint-every", metavar="STEPS", min=0, max=10**9, help="0: no checkpoints.")
     ] = 0,

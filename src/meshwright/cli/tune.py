@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
-from meshwright.cli.options import JobFile, Json, Resolved, RunName, Runs, Sets
+from meshwright.cli.options import Data, JobFile, Json, Resolved, RunName, Runs, Sets
 
 
 def tune(
     job: JobFile,
     name: RunName = None,
     runs: Runs = Path("runs"),
+    data: Data = None,
     overrides: Sets = None,
     as_json: Json = False,
     resolved: Resolved = False,
@@ -24,4 +25,4 @@ def tune(
         return show_resolved(job, overrides or (), as_json)
     from meshwright.reports.terminal_tune import tune_view
 
-    show(answers.tune(job, overrides or (), runs=runs, name=name, progress=progress), tune_view, as_json)
+    show(answers.tune(job, overrides or (), runs=runs, name=name, data=data, progress=progress), tune_view, as_json)

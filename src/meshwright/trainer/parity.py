@@ -26,6 +26,7 @@ from meshwright.layout.batch import Batch
 from meshwright.layout.degrees import Layout, describe
 from meshwright.model.units import units_of
 from meshwright.trainer.courses import LAST_WORDS, Case, Course
+from meshwright.trainer.preflight import check_memory, check_packages
 from meshwright.trainer.ranks import rank_environment
 from meshwright.trainer.unsupported import unsupported
 
@@ -47,6 +48,8 @@ def parity(
         raise bad_input("no plan to compare")
     if refused:
         raise InputError(tuple(refused))
+    check_packages()
+    check_memory(max(plan.layout.world for plan in plans))
     cases = [_in_fp32(plan) for plan in plans]
     references: list[Plan] = []
     for plan in cases:

@@ -37,16 +37,20 @@ def check_machine(plan: Plan, options: TrainOptions, progress: Callable[[str], N
                 value=repr(cluster.device.name), legal='gpu = "local" trains on what this machine has',
             )  # fmt: skip
         return
-    left = available_memory()
-    need = world * RANK_BYTES
+    check_memory(world)
+    cores = usable_cores()
+    if world > cores and any(phase.mode == "measured" for phase in options.phases):
+        progress(f"note: {world} ranks share {cores} cores; wall time hides imbalance (the dilated clock shows it)")
+
+
+def check_memory(world: int) -> None:
+    """Raise InputError when this machine's free memory cannot hold that many CPU ranks, even without a model."""
+    left, need = available_memory(), world * RANK_BYTES
     if left is not None and left < need:
         raise bad_input(
             f"{world} ranks need about {gib(need)} of memory before the model, {gib(left)} is free",
             field="world size", value=world, legal=f"at most {left // RANK_BYTES} ranks now",
         )  # fmt: skip
-    cores = usable_cores()
-    if world > cores and any(phase.mode == "measured" for phase in options.phases):
-        progress(f"note: {world} ranks share {cores} cores; wall time hides imbalance (the dilated clock shows it)")
 
 
 def check_disk(folder: Path) -> None:
