@@ -88,3 +88,10 @@ def test_groups_lie_where_rank_numbers_put_them(
     assert groups.hop_nodes(cluster, layout) == 2
     small = make_plan(llama_7b, 1, 8, 2048, tp=2, dp=2, pp=2).layout
     assert groups.hop_nodes(make_cluster(gpus=8), small) == 1
+
+
+def test_a_group_that_does_not_divide_a_node_lies_on_two(make_cluster: Callable[..., Cluster]) -> None:
+    # ranks 6, 7 and 8 are the third group of three: the last two of one node of eight, and the first of the next
+    assert groups.group(make_cluster(gpus=24), 3, 1) == groups.Group(3, 2)
+    assert groups.group(make_cluster(gpus=6), 3, 1) == groups.Group(3, 1)
+    assert groups.group(make_cluster(gpus=24), 4, 2) == groups.Group(4, 1)

@@ -32,9 +32,12 @@ class Group:
 
 
 def group(cluster: Cluster, size: int, stride: int) -> Group:
-    """A group of `size` ranks whose numbers are `stride` apart."""
+    """A group of `size` ranks whose numbers are `stride` apart; of several groups that lie differently the one on the
+    most nodes, because everyone waits for it."""
     a_node = max(1, min(size, cluster.gpus_per_node // stride))
-    return Group(size, -(-size // a_node))
+    nodes = -(-size // a_node)
+    straddles = nodes == 1 < size and cluster.nodes > 1 and cluster.gpus_per_node % (size * stride) != 0
+    return Group(size, 2 if straddles else nodes)
 
 
 def tensor_group(cluster: Cluster, degrees: Degrees) -> Group:
