@@ -330,9 +330,9 @@ def test_sharding_a_model_that_fits() -> None:
     )
     said = found(asked)["needless-sharding"].message
     assert "32 micro-batches" in said
-    moved = 32 * 3 * 2e9 * 3 / 4 / 1e9
+    moved = 32 * (2 + 2 + 4) * 1e9 * 3 / 4 / 1e9  # bf16 weights twice, fp32 gradients once
     assert abs(float(said.split(": ")[-1].split(" GB")[0]) - moved) < 0.03 * moved
-    assert "3 GB for one exchange" in said
+    assert "6 GB for one exchange" in said
     assert "needless-sharding" not in found(replace(asked, cluster=on(4, memory_bytes=16 * 2**30)))
 
 
@@ -469,7 +469,6 @@ def test_predicates_take_arrays() -> None:
     dp, tp = np.array([1, 2, 4]), np.array([8, 4, 3])
     assert predicates.world_matches(dp, tp, 1, 1, 8).tolist() == [True, True, False]
     assert predicates.heads_split(16, 4, tp).tolist() == [False, True, False]
-    assert predicates.batch_matches(64, 2, np.array([32, 16, 8]), dp).tolist() == [True, True, True]
 
 
 def test_rule_names_are_unique_and_errors_come_first() -> None:

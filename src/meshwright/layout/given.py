@@ -5,9 +5,9 @@ from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
-from meshwright.layout.batch import divisors
+from meshwright.layout.batch import divisors, micro_batches_for
 from meshwright.layout.proposal import Proposal, Wanted
-from meshwright.layout.schedules import default_placement
+from meshwright.layout.schedules import V_SHAPED, default_placement
 from meshwright.model.architecture import Architecture
 from meshwright.model.units import units_of
 
@@ -61,8 +61,7 @@ def micro_batches_of(proposal: Proposal) -> int | None:
     replicas = possible_dp(proposal)
     if wanted.micro_batch is None or len(replicas) != 1:
         return None
-    count, over = divmod(proposal.global_batch, wanted.micro_batch * replicas[0])
-    return None if over or not count else count
+    return micro_batches_for(proposal.global_batch, wanted.micro_batch, replicas[0])
 
 
 def chunks_of(proposal: Proposal) -> int:
@@ -72,7 +71,7 @@ def chunks_of(proposal: Proposal) -> int:
         return wanted.vpp
     if wanted.stages is not None and wanted.pp:
         return max(1, len(wanted.stages) // wanted.pp)
-    return 2 if wanted.schedule in ("zbv", "dualpipev") else 1
+    return 2 if wanted.schedule in V_SHAPED else 1
 
 
 def own_placement(proposal: Proposal) -> bool:
@@ -84,6 +83,6 @@ def own_placement(proposal: Proposal) -> bool:
     if over or not chunks:
         return True
     standard = tuple(range(wanted.pp)) * chunks
-    if wanted.schedule in ("zbv", "dualpipev") and chunks == 2:
+    if wanted.schedule in V_SHAPED and chunks == 2:
         standard = default_placement(wanted.schedule, wanted.pp, 2)
     return wanted.placement != standard

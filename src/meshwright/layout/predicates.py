@@ -24,11 +24,6 @@ def world_matches(dp: Numbers, tp: Numbers, pp: Numbers, cp: Numbers, gpus: Numb
     return dp * tp * pp * cp == gpus
 
 
-def batch_matches(global_batch: Numbers, micro_batch: Numbers, micro_batches: Numbers, dp: Numbers) -> Truth:
-    """Is global = micro_batch * micro_batches * dp?"""
-    return micro_batch * micro_batches * dp == global_batch
-
-
 def heads_split(heads: Numbers, kv_heads: Numbers, tp: Numbers) -> Truth:
     """Do query heads and key-value heads both divide by the tensor degree?"""
     return divides(tp, heads) & divides(tp, kv_heads)

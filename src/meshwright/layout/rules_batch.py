@@ -1,7 +1,7 @@
 """Errors of the batch equation: global = micro_batch · micro_batches · dp."""
 
 from meshwright.layout import predicates
-from meshwright.layout.batch import divisors, equation, nearest_global
+from meshwright.layout.batch import divisors, equation, holds, nearest_global
 from meshwright.layout.given import possible_dp
 from meshwright.layout.problem import Explanation, Rule, count, origin_note, spelled
 from meshwright.layout.proposal import Proposal
@@ -38,7 +38,7 @@ def _equation_holds(p: Proposal) -> bool:
 
 def _solvable(total: int, dp: int, micro_batch: int | None, micro_batches: int | None) -> bool:
     if micro_batch is not None and micro_batches is not None:
-        return bool(predicates.batch_matches(total, micro_batch, micro_batches, dp))
+        return holds(total, micro_batch, micro_batches, dp)
     return bool(predicates.divides(dp * (micro_batch or 1) * (micro_batches or 1), total))
 
 

@@ -9,10 +9,13 @@ from meshwright.layout.proposal import Proposal
 from meshwright.layout.rules_stages import work_of
 from meshwright.model.parameters import unit_parameters
 from meshwright.model.shapes import tensors_of
-from meshwright.model.states import StateBytes, state_bytes
+from meshwright.model.states import state_bytes
+from meshwright.model.training import Training
 from meshwright.model.units import units_of
 
-FP32 = StateBytes(weight=4, gradient=4, master=0, moments=8)
+FP32 = state_bytes(Training(precision="fp32"))
+MIXED = state_bytes(Training(precision="bf16", gradient_dtype="fp32"))
+LEAN = state_bytes(Training(precision="bf16", gradient_dtype="bf16"))
 WHAT_WE_READ = "Nsight Systems, Triton's Proton and torch.profiler are what meshwright reads"
 READERS = ("torch", "torch.profiler", "kineto", "nsight-systems", "nsys", "proton", "triton-proton")
 
@@ -32,12 +35,12 @@ def _model_holds(p: Proposal) -> bool:
 
 def _explain_model(p: Proposal) -> Explanation:
     total, recipe = parameters(p.arch), state_bytes(p.training)
-    full, mixed = gib(total * FP32.total), gib(total * (2 + 4 + 4 + 8))
+    full, mixed = gib(total * FP32.total), gib(total * MIXED.total)
     gpus = p.cluster.gpus
     sharded = states(p, Shares(dp=gpus, zero=1))
     return Explanation(
         f"{count_text(total)} parameters are {gib(total * 4)} of weights in FP32. With gradients and Adam's moments "
-        f"the states take {full} in FP32 and {mixed} in mixed precision (2 + 4 + 4 + 8 B), and a GPU has "
+        f"the states take {full} in FP32 and {mixed} in mixed precision ({MIXED.text()}), and a GPU has "
         f"{gib(p.cluster.memory_bytes)}: the model does fit ({p.training.precision}: {recipe.text()} a parameter). "
         f"Plain data parallelism, or ZeRO-1 with {gib(sharded)} of states on each of {gpus} GPUs, may win",
         (f"dp = {gpus}, tp = 1, pp = 1, zero = 0 or 1",),
@@ -49,12 +52,12 @@ def _precision_claim_holds(p: Proposal) -> bool:
 
 
 def _explain_precision_claim(p: Proposal) -> Explanation:
-    total, half = parameters(p.arch), (16, 18)
+    total = parameters(p.arch)
     return Explanation(
         f"mixed precision does not shrink the states: FP32 takes {FP32.text()} a parameter = "
-        f"{gib(total * FP32.total)}; half precision keeps a master copy and takes {half[0]} or {half[1]} B (2 weight "
-        f"+ 2 or 4 gradient + 4 master + 8 moments) = {gib(total * half[0])} or {gib(total * half[1])}. What it "
-        f"halves are activations and exchanges, and it is faster",
+        f"{gib(total * FP32.total)}; half precision keeps a master copy and takes {LEAN.text()} or {MIXED.text()} = "
+        f"{gib(total * LEAN.total)} or {gib(total * MIXED.total)}. What it halves are activations and exchanges, and "
+        f"it is faster",
         ("to shrink states: zero = 1, 2 or 3, or optimizer = adamw-8bit",),
     )
 

@@ -9,6 +9,7 @@ from meshwright.layout.partition import balance
 from meshwright.layout.problem import Explanation, Rule, spelled
 from meshwright.layout.proposal import Proposal
 from meshwright.layout.rules_waste import shares_of
+from meshwright.layout.schedules import V_SHAPED, default_placement
 from meshwright.model.architecture import Architecture
 from meshwright.model.flops import unit_forward_flops
 from meshwright.model.parameters import unit_parameters
@@ -39,9 +40,10 @@ def _placed(p: Proposal) -> tuple[int, ...] | None:
     if tuple(unit for stage in w.stages for unit in stage) != unit_names(p.arch):
         return None
     if w.placement is None:
-        from_schedule = w.schedule in ("zbv", "dualpipev")
-        around = (*range(w.pp), *reversed(range(w.pp))) if from_schedule else tuple(range(w.pp)) * len(w.stages)
-        return around[: len(w.stages)]
+        chunks, over = divmod(len(w.stages), w.pp)
+        if over or not chunks or (w.schedule in V_SHAPED and chunks != 2):
+            return None
+        return default_placement(w.schedule or "1f1b", w.pp, chunks)
     return w.placement if len(w.placement) == len(w.stages) and set(w.placement) == set(range(w.pp)) else None
 
 

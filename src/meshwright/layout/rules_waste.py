@@ -160,9 +160,9 @@ def _explain_sharding(p: Proposal) -> Explanation:
     assert now is not None
     m, shards = micro_batches_of(p) or 1, now.dp * now.cp
     held = parameters(p.arch, now.tp) / now.pp
-    weight = state_bytes(p.training).weight
-    moved = m * 3 * held * weight * (shards - 1) / shards
-    plain = 2 * held * weight * (shards - 1) / shards
+    recipe = state_bytes(p.training)
+    moved = m * held * (2 * recipe.weight + recipe.gradient) * (shards - 1) / shards
+    plain = 2 * held * recipe.gradient * (shards - 1) / shards
     return Explanation(
         f"ZeRO-3 buys memory that is not needed: unsharded, a rank needs about {gib(need(p, replace(now, zero=0)))} of "
         f"{gib(p.cluster.memory_bytes)}. Weights are gathered twice and gradients reduced once in each of "

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from typing import get_args
 
 from meshwright.basics.quantities import gib
-from meshwright.files.setup import Setup
+from meshwright.files.setup import Runner, Setup
 from meshwright.layout.degrees import RECOMPUTE, describe
 from meshwright.layout.proposal import Wanted
 from meshwright.layout.rules import LEGALITY
@@ -29,8 +30,8 @@ def nothing_runs(setup: Setup, rejected: tuple[Rejection, ...]) -> str:
 def _other_runners(setup: Setup) -> list[str]:
     return [
         name
-        for name in ("meshwright", "megatron", "torchtitan", "deepspeed")
-        if name != setup.runnable_by and space(replace(setup, runnable_by=name)).groups
+        for name in get_args(Runner)
+        if name not in ("any", setup.runnable_by) and space(replace(setup, runnable_by=name)).groups
     ]
 
 

@@ -13,6 +13,7 @@ from meshwright.layout.batch import divisors, micro_batch_choices
 from meshwright.layout.degrees import RECOMPUTE, SCHEDULES, Layout, Recompute, Schedule
 from meshwright.layout.given import unit_names
 from meshwright.layout.partition import even_stages
+from meshwright.layout.predicates import sequence_multiple
 from meshwright.layout.proposal import Proposal, Wanted
 from meshwright.layout.rules import LEGALITY
 from meshwright.layout.schedules import V_SHAPED, default_placement, micro_batch_rule
@@ -121,8 +122,7 @@ def _sequence_parallel(setup: Setup, structure: Structure) -> bool:
         return proposal.wanted.sp
     if structure.tp == 1 or proposal.cluster.device.kind == "cpu":
         return False
-    slices = structure.tp * (2 * structure.cp if structure.cp > 1 else 1)
-    if proposal.seq_len % slices:
+    if proposal.seq_len % sequence_multiple(structure.tp, structure.cp, sp=True):
         return False
     layout = _representative(proposal.arch, replace(structure, sp=True), 0, "none", "1f1b", 1)
     return refusal(setup, layout) is None
