@@ -196,3 +196,13 @@ def test_a_slow_network_between_nodes_shows_in_the_exchange(make_plan: MakePlan,
     slow = replace(cluster, inter=replace(cluster.inter, bytes_per_s=replace(cluster.inter.bytes_per_s, value=0.5e9)))
     setup = replace(plan.setup, proposal=replace(plan.setup.proposal, cluster=slow))
     assert predict(replace(plan, setup=setup)).terms["dp_comm"] > 5 * predict(plan).terms["dp_comm"] + 1
+
+
+def test_a_measured_optimizer_costs_by_the_parameter(make_plan: MakePlan, llama_7b: Architecture) -> None:
+    # 1 s for the 2 B parameters of a rank of the run: 6.74 B on one rank take 3.37 s, an eighth of them under ZeRO-1
+    times = replace(same_times(make_plan(llama_7b, 1, 1, 512)), optimizer_s=1.0, optimizer_parameters=2e9)
+    whole, sharded = (
+        predict(make_plan(llama_7b, 1, 1, 512, dp=8, zero=zero), times).terms["optimizer"] for zero in (0, 1)
+    )
+    assert whole == pytest.approx(3.369, rel=1e-3)
+    assert sharded == pytest.approx(whole / 8)

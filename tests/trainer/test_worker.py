@@ -122,6 +122,7 @@ def test_measured_and_dilated_phases_of_eight_ranks(tmp_path: Path) -> None:
     assert units.optimizer_s > 0
     memory = read_memory(folder.memory)
     assert [rank.rank for rank in memory] == list(range(8))
+    assert units.optimizer_parameters == sum(rank.weights for rank in memory) / 4 / 8  # fp32, mean of eight ranks
     for rank in memory:
         assert rank.gradients == rank.weights
         assert rank.optimizer == pytest.approx(2 * rank.weights, rel=0.01)

@@ -106,6 +106,7 @@ class MeasuredUnits:
     recompute: str
     mode: Mode
     optimizer_s: float = 0.0  # a rank's optimizer step, mean
+    optimizer_parameters: float | None = None  # that a rank updated in it, mean; None: not recorded
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,16 +60,16 @@ def optimizer_bytes(training: Training) -> float:
 
 
 def _optimizer_s(setup: Setup, layout: Layout, dense: Floats, expert: Floats, measured: MeasuredUnits | None) -> Floats:
-    """The optimizer step of each pipeline rank: measured, shared out by parameters, or at memory speed."""
+    """The optimizer step of each pipeline rank: the measured seconds of a parameter (of this layout's mean rank where
+    the run did not record how many it updated), or at memory speed."""
     proposal = setup.proposal
-    whole = dense + expert
-    if measured is not None and measured.optimizer_s > 0:
-        return whole * (measured.optimizer_s / float(whole.mean()))
     device, training = proposal.cluster.device, proposal.training
-    updated = whole
+    updated = whole = dense + expert
     if layout.zero:
         shards = groups.shard_group(proposal.cluster, layout).size
         updated = dense / shards + expert / min(shards, groups.expert_gradient_group(proposal.cluster, layout).size)
+    if measured is not None and measured.optimizer_s > 0:
+        return updated * (measured.optimizer_s / (measured.optimizer_parameters or float(whole.mean())))
     rate = device.memory_bandwidth.value * constants.MEMORY_EFFICIENCY.value
     return updated * trainable_share(training) * optimizer_bytes(training) / rate + 20 * device.launch_s.value
 

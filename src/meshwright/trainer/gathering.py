@@ -35,10 +35,11 @@ def unit_sums(meter: UnitMeter) -> Sums:
     }  # fmt: skip
 
 
-def measured_units(plan: Plan, ranks: list[tuple[Sums, float]], mode: Mode) -> MeasuredUnits:
-    """Mean device seconds of each unit over all ranks that ran it; `ranks` holds (sums, optimizer seconds a step)."""
+def measured_units(plan: Plan, ranks: list[tuple[Sums, float, int]], mode: Mode) -> MeasuredUnits:
+    """Mean device seconds of each unit over all ranks that ran it; `ranks` holds (sums, optimizer seconds a step,
+    parameters that the optimizer updates)."""
     totals: dict[str, list[int]] = {}
-    for sums, _ in ranks:
+    for sums, _, _ in ranks:
         for unit, values in sums.items():
             held = totals.setdefault(unit, [0, 0, 0, 0])
             totals[unit] = [a + b for a, b in zip(held, values, strict=True)]
@@ -48,5 +49,6 @@ def measured_units(plan: Plan, ranks: list[tuple[Sums, float]], mode: Mode) -> M
     }
     return MeasuredUnits(
         units=units, micro_batch=plan.batch.micro_batch, seq_len=plan.batch.seq_len, tp=plan.layout.tp,
-        recompute=plan.layout.recompute, mode=mode, optimizer_s=sum(seconds for _, seconds in ranks) / len(ranks),
+        recompute=plan.layout.recompute, mode=mode, optimizer_s=sum(seconds for _, seconds, _ in ranks) / len(ranks),
+        optimizer_parameters=sum(count for _, _, count in ranks) / len(ranks),
     )  # fmt: skip

@@ -82,7 +82,8 @@ def _leave(engine: Engine, folder: RunFolder, kept: list[Timeline], optimizer_s:
         folder.spans.mkdir(exist_ok=True)
         save(concatenate(kept), folder.spans / f"rank{mesh.rank:05}.npz")
         mean = sum(optimizer_s) / max(1, len(optimizer_s))
-        ranks = to_first_rank((unit_sums(engine.meter), mean), mesh)
+        updated = sum(parameter.numel() for parameter in engine.parts.parameters.values())
+        ranks = to_first_rank((unit_sums(engine.meter), mean, updated), mesh)
         if ranks is not None:
             write_units(measured_units(engine.plan, ranks, kept[-1].mode), folder.units)
     held = to_first_rank(rank_memory(mesh.rank, engine.parts.parameters, engine.optimizer, peak), mesh)
