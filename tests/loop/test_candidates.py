@@ -40,6 +40,27 @@ def test_layers_move_until_every_stage_has_two(plan: Plan) -> None:
     assert any(move.startswith("stage 3 -> stage 2") for move in result.moves)
 
 
+def test_chunks_of_one_rank_are_balanced_together(plan: Plan) -> None:
+    # Stages 0 and 2 lie on one rank. Ten half layers of 15 ms and six of three times that: 28 · 15 ms, half of it at
+    # best on each of two ranks, which four stages of the least slowest one do not give.
+    costs = even_costs(plan)
+    heavy = {f"layers.{layer}.{half}" for layer in (5, 6, 7) for half in ("attn", "ffn")}
+    units = {
+        name: UnitTime(t.forward_s * 3, t.backward_s * 3, 8) if name in heavy else t for name, t in costs.units.items()
+    }
+    names = [unit.name for unit in units_of(plan.setup.proposal.arch)]
+    stages = (tuple(names[:2]), tuple(names[2:4]), tuple(names[4:6]), tuple(names[6:]))
+    layout = replace(
+        plan.layout, pp=2, dp=2 * plan.layout.dp, vpp=2, schedule="interleaved", stages=stages, placement=(0, 1, 0, 1)
+    )
+    batch = replace(plan.batch, micro_batches=plan.batch.micro_batches // 2)
+    folded = replace(plan, layout=layout, batch=batch)
+    after = rebalanced(folded, replace(costs, units=units)).after.layout
+    seconds = {name: t.forward_s + t.backward_s for name, t in units.items()}
+    loads = [sum(seconds[unit] for stage in after.stages_of(rank) for unit in after.stages[stage]) for rank in (0, 1)]
+    assert max(loads) == pytest.approx(14 * 0.015, rel=0.01)
+
+
 def test_a_balanced_plan_is_left_alone(plan: Plan) -> None:
     once = rebalanced(plan, even_costs(plan)).after
     again = rebalanced(once, even_costs(plan))

@@ -1,6 +1,5 @@
 """The plan that a measurement asks for: stages balanced by the unit times of a run."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,9 +10,9 @@ from meshwright.files.plan_toml import read_plan
 from meshwright.files.prediction import Prediction
 from meshwright.files.run import MeasuredUnits, RunFolder
 from meshwright.files.run_io import read_units
-from meshwright.layout.partition import balance
+from meshwright.layout.partition import balance_placed
 from meshwright.model.units import compact
-from meshwright.predictor.compute import unit_costs
+from meshwright.predictor.compute import seconds_by_unit, unit_costs
 from meshwright.predictor.memory import rank_memory
 from meshwright.predictor.step import predict
 
@@ -38,12 +37,6 @@ def _prediction(plan: Plan) -> Prediction:
     return plan.prediction
 
 
-def unit_seconds(plan: Plan, measured: MeasuredUnits | None) -> Mapping[str, float]:
-    """Forward plus backward device seconds of every unit for one micro-batch."""
-    costs = unit_costs(plan.setup, plan.layout, plan.batch, measured)
-    return {unit: cost.forward_s + cost.backward_s for unit, cost in costs.items()}
-
-
 def moves(before: Plan, after: Plan) -> tuple[str, ...]:
     """Which units moved from which stage to which, runs of units joined."""
     home = {unit: stage for stage, units in enumerate(after.layout.stages) for unit in units}
@@ -58,13 +51,15 @@ def moves(before: Plan, after: Plan) -> tuple[str, ...]:
 
 
 def rebalanced(plan: Plan, measured: MeasuredUnits | None) -> Rebalanced:
-    """The same plan with its stages balanced by measured unit times under each stage's memory limit.
+    """The same plan with its stages cut by measured unit times so that the busiest pipeline rank has least to do.
 
-    A partition that the simulator does not find faster is not taken: the plan then stays as it is.
+    A partition that does not fit in memory, or that the simulator does not find faster, is not taken: the plan then
+    stays as it is.
     """
     before = replace(plan, prediction=predict(plan, measured))
     names = [unit for stage in plan.layout.stages for unit in stage]
-    stages = balance(names, unit_seconds(plan, measured), len(plan.layout.stages))
+    seconds = seconds_by_unit(unit_costs(plan.setup, plan.layout, plan.batch, measured))
+    stages = balance_placed(names, seconds, plan.layout.placement)
     after = apply(plan, {"layout.stages": stages})
     limit = plan.setup.proposal.cluster.memory_bytes
     fits = all(rank.total <= limit for rank in rank_memory(after.setup, after.layout, after.batch))
