@@ -34,7 +34,7 @@ class Prediction:
     tokens_per_s: float
     tokens_per_s_per_gpu: float
     mfu: float | None  # None where the device's peak is unknown
-    bubble_fraction: float  # idle share of the worst view: mean over pipeline ranks of idle by the schedule
+    bubble_fraction: float  # mean over pipeline ranks of their idle share until the last backward ends
     exposed_comm_s: float
     terms: Mapping[str, float]
     stage_compute_s: tuple[float, ...]

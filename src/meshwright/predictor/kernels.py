@@ -26,13 +26,13 @@ class Speed:
     attention_efficiency: tuple[float, float]  # forward, backward
 
 
-def peak_flops(device: Device, precision: Precision) -> float:
+def peak_flops(device: Device, precision: Precision) -> Constant:
     """Dense FLOP/s of the device in that precision; block-scaled fp8 runs on fp8 units where it has none of its own.
 
     Raises InputError when the device has no units for it.
     """
     dtype = "fp8" if precision == "mxfp8" and "mxfp8" not in device.peak_flops else precision
-    return catalogue.peak_flops(device, dtype).value
+    return catalogue.peak_flops(device, dtype)
 
 
 def _multiprocessors(name: str) -> int:
@@ -55,8 +55,8 @@ def speed_of(device: Device, precision: Precision) -> Speed:
     gemm = constants.FP8_GEMM_EFFICIENCY if half != precision else gemm_efficiency(device)
     forward, backward = constants.ATTENTION_EFFICIENCY[device.kind]
     return Speed(
-        peak=peak_flops(device, precision),
-        attention_peak=peak_flops(device, half),
+        peak=peak_flops(device, precision).value,
+        attention_peak=peak_flops(device, half).value,
         bandwidth=device.memory_bandwidth.value * constants.MEMORY_EFFICIENCY.value,
         launch_s=device.launch_s.value,
         gap_s=constants.KERNEL_GAP_S[device.kind].value,

@@ -18,7 +18,6 @@ from meshwright.files.setup import Setup
 from meshwright.layout.batch import Batch
 from meshwright.layout.degrees import Layout
 from meshwright.layout.schedules import actions
-from meshwright.model.flops import step_model_flops
 from meshwright.predictor import constants
 from meshwright.predictor.compute import same_conditions, share_of
 from meshwright.predictor.costs import StepCosts, step_costs
@@ -26,6 +25,7 @@ from meshwright.predictor.kernels import gemm_efficiency, peak_flops
 from meshwright.predictor.memory import memory_parts, stage_memories
 from meshwright.predictor.pipeline import Simulation, simulate
 from meshwright.predictor.table import Figure, StageTable, by_rank, layout_table, stage_table
+from meshwright.predictor.utilisation import model_flops_utilisation
 from meshwright.timeline.columns import Action, Kind, Timeline, build
 
 Floats = NDArray[np.float64]
@@ -87,10 +87,8 @@ def _waterfall(layout: Layout, batch: Batch, stages: StageTable, costs: StepCost
 
 def _origins(setup: Setup, layout: Layout, batch: Batch, measured: MeasuredUnits | None) -> dict[str, Origin]:
     cluster = setup.proposal.cluster
-    dtype = "fp8" if setup.proposal.training.precision == "mxfp8" else setup.proposal.training.precision
-    peak = cluster.device.peak_flops.get(setup.proposal.training.precision) or cluster.device.peak_flops.get(dtype)
     origins: dict[str, Origin] = {
-        "peak_flops": peak.origin if peak else "guessed",
+        "peak_flops": peak_flops(cluster.device, setup.proposal.training.precision).origin,
         "memory_bandwidth": cluster.device.memory_bandwidth.origin,
         "launch": cluster.device.launch_s.origin,
         "reserve": cluster.device.reserved_bytes.origin,
@@ -137,11 +135,6 @@ def prediction_of(
     busy = by_rank(costs.forward_s + costs.backward_s, layout.placement, layout.pp)
     pipeline = float(ends.max())
     memory = stage_memories(layout, batch, memory_parts(setup, layout, batch, stages))
-    peak = peak_flops(proposal.cluster.device, proposal.training.precision)
-    origins = _origins(setup, layout, batch, measured)
-    # Utilisation of a guessed peak says nothing about the device.
-    known = peak > 0 and origins["peak_flops"] != "guessed"
-    flops = step_model_flops(proposal.arch, batch.tokens, batch.seq_len)
     limit = proposal.cluster.memory_bytes
     spread = constants.RANGE.value
     communication = ("tp_comm", "cp_comm", "ep_comm", "pp_comm", "dp_comm")
@@ -150,7 +143,7 @@ def prediction_of(
         step_time_range_s=(step_s * (1 - spread), step_s * (1 + spread)),
         tokens_per_s=batch.tokens / step_s,
         tokens_per_s_per_gpu=batch.tokens / step_s / layout.world,
-        mfu=flops / (step_s * layout.world * peak) if known else None,
+        mfu=model_flops_utilisation(proposal, batch, layout.world, step_s),
         bubble_fraction=max(0.0, float(1 - busy.mean() * batch.micro_batches / pipeline)),
         exposed_comm_s=sum(terms[name] for name in communication),
         terms=terms,
@@ -159,7 +152,7 @@ def prediction_of(
         memory=memory,
         memory_limit_bytes=limit,
         fits=all(rank.total <= limit for rank in memory),
-        origins=origins,
+        origins=_origins(setup, layout, batch, measured),
     )
 
 

@@ -9,6 +9,7 @@ from meshwright.files.patch import change_text
 from meshwright.files.prediction import Prediction
 from meshwright.files.run import RunResult
 from meshwright.layout.degrees import describe
+from meshwright.model.flops import CONVENTION
 from meshwright.model.units import compact
 from meshwright.reports.memory_bars import HELD, held_bytes
 from meshwright.reports.picture import Table
@@ -136,9 +137,9 @@ def _tiles(prediction: Prediction | None, result: RunResult | None, view: RunVie
     )  # fmt: skip
     tile(
         "pipeline bubble", _share(p.bubble_fraction if p else None), _share(r.bubble_fraction if r else None),
-        "mean share of the step that the schedule leaves idle",
+        "mean idle share of the pipeline ranks until the last action ends, uneven stages included",
     )  # fmt: skip
-    mfu = "model FLOPs a second over the dense peak"
+    mfu = f"model FLOPs a second over the dense peak; {CONVENTION}"
     tile("MFU", _share(p.mfu if p else None), _share(r.mfu if r else None), mfu)
     if p is not None:
         whole = f"limit {bytes_text(p.memory_limit_bytes)}" + ("" if p.fits else ": does not fit")

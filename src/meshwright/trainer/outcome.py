@@ -8,7 +8,7 @@ from meshwright.basics.quantities import GIB
 from meshwright.files.plan import Plan
 from meshwright.files.run import RunFolder, RunResult, StepMetrics
 from meshwright.files.run_io import read_memory, read_metrics
-from meshwright.model.flops import step_model_flops
+from meshwright.predictor.utilisation import model_flops_utilisation
 from meshwright.trainer.bubble import recorded_bubble
 
 
@@ -32,7 +32,7 @@ def result_of(plan: Plan, folder: RunFolder, since: int = 0) -> RunResult:
     return RunResult(
         run=str(folder.root), steps=len({step.step for step in steps}), loss=steps[-1].loss, first_loss=steps[0].loss,
         tokens_per_s=last.tokens / step_time, step_time_s=step_time, step_time_spread=(min(windows), max(windows)),
-        mfu=_mfu(plan, step_time),
+        mfu=model_flops_utilisation(plan.setup.proposal, plan.batch, plan.layout.world, step_time),
         bubble_fraction=recorded_bubble(folder.spans, last.mode) if plan.layout.pp > 1 else None,
         memory_gib=max(peaks) / GIB if peaks and len(peaks) == len(memory) else None,
         mode=last.mode, dilation=last.dilation, windows=windows,
@@ -49,13 +49,3 @@ def measured_windows(steps: Sequence[StepMetrics]) -> tuple[tuple[StepMetrics, .
         if step.mode == plain[-1].mode:
             windows.setdefault(step.window, []).append(step)
     return tuple(tuple(window[1:] if len(window) > 2 else window) for window in windows.values())
-
-
-def _mfu(plan: Plan, step_time_s: float) -> float | None:
-    """Model FLOPs a second over the dense peak of all devices."""
-    setup = plan.setup.proposal
-    peak = setup.cluster.device.peak_flops.get(setup.training.precision)
-    if setup.cluster.device.kind == "cpu" or peak is None:
-        return None
-    flops = step_model_flops(setup.arch, plan.batch.tokens, plan.batch.seq_len)
-    return flops / (step_time_s * plan.layout.world * peak.value)
