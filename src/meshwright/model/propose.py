@@ -31,25 +31,35 @@ def from_count(count: int, name: str = "") -> Architecture:
     if best is None:
         raise bad_input("no sensible shape is within 2 % of it", field="model.params", value=count)
     value, unit = count_text(count).split()
-    return replace(best[1], name=name or f"llama-like {float(value):g}{unit}")
+    _, hidden, layers, ffn = best
+    return replace(_shape(hidden, layers, ffn, count), name=name or f"llama-like {float(value):g}{unit}")
 
 
-def _candidates(count: int) -> Iterator[tuple[float, Architecture]]:
-    """Shapes within the tolerance, each with how far it is from what is usual (0 is best)."""
+def _candidates(count: int) -> Iterator[tuple[float, int, int, int]]:
+    """Hidden size, layers and feed-forward width within the tolerance, each after how far they are from what is usual
+    (0 is best)."""
     usual_ffn = 3.5 if count >= _GROUPED_FROM else 8 / 3
     usual_aspect = 64 * 2 ** min(max(math.log(count / 1e8) / math.log(70), -1), 1)
     width_step, depth_step, ffn_step = _steps(count)
     rough = (count * usual_aspect / (4 + 3 * usual_ffn)) ** (1 / 3)
     for hidden in range(_multiple(rough / 2, width_step), _multiple(rough * 2, width_step) + 1, width_step):
         deepest = int(4 * hidden / usual_aspect) + depth_step
+        ends, bare, per_width = _linear(hidden, count)
         for layers in range(depth_step, deepest + 1, depth_step):
-            bare = total_parameters(_shape(hidden, layers, 0, count))
-            ffn = _multiple((count - bare) / (3 * hidden * layers), ffn_step)
-            arch = _shape(hidden, layers, ffn, count)
-            error = abs(total_parameters(arch) / count - 1)
+            ffn = _multiple((count - ends - layers * bare) / (per_width * layers), ffn_step)
+            error = abs((ends + layers * (bare + per_width * ffn)) / count - 1)
             if error <= TOLERANCE and 1.5 * hidden <= ffn <= 5 * hidden:
                 unusual = abs(math.log(hidden / layers / usual_aspect)) + 2 * abs(math.log(ffn / hidden / usual_ffn))
-                yield unusual + 5 * error, arch
+                yield unusual + 5 * error, hidden, layers, ffn
+
+
+def _linear(hidden: int, count: int) -> tuple[int, int, int]:
+    """The exact count is linear in depth and in width: parameters outside the layers, of a layer without feed-forward
+    matrices, and of one more column of those."""
+    one, two, wider = (
+        total_parameters(_shape(hidden, layers, ffn, count)) for layers, ffn in ((1, 0), (2, 0), (1, 1))
+    )
+    return 2 * one - two, two - one, wider - one
 
 
 def _shape(hidden: int, layers: int, ffn: int, count: int) -> Architecture:
