@@ -56,9 +56,7 @@ def _candidates(count: int) -> Iterator[tuple[float, int, int, int]]:
 def _linear(hidden: int, count: int) -> tuple[int, int, int]:
     """The exact count is linear in depth and in width: parameters outside the layers, of a layer without feed-forward
     matrices, and of one more column of those."""
-    one, two, wider = (
-        total_parameters(_shape(hidden, layers, ffn, count)) for layers, ffn in ((1, 0), (2, 0), (1, 1))
-    )
+    one, two, wider = (total_parameters(_shape(hidden, layers, ffn, count)) for layers, ffn in ((1, 0), (2, 0), (1, 1)))
     return 2 * one - two, two - one, wider - one
 
 
