@@ -12,6 +12,7 @@ from meshwright.files.run import MeasuredUnits, UnitTime
 from meshwright.files.setup import Setup
 from meshwright.layout.batch import Batch
 from meshwright.layout.degrees import Layout, Recompute
+from meshwright.layout.recomputed import recomputed_units
 from meshwright.model.activations import value_bytes
 from meshwright.model.architecture import Architecture
 from meshwright.model.flops import attention_flops_per_token, unit_forward_flops
@@ -224,15 +225,6 @@ def costs_by_unit(
     return costs
 
 
-def recomputed_layers(layout: Layout) -> frozenset[int]:
-    """The layers under full recompute: all, or with `recompute_layers` = k those of the first k layers a stage."""
-    chosen: set[int] = set()
-    for stage in layout.stages:
-        layers = list(dict.fromkeys(int(name.split(".")[1]) for name in stage if name.startswith("layers.")))
-        chosen.update(layers if layout.recompute_layers is None else layers[: layout.recompute_layers])
-    return frozenset(chosen)
-
-
 def unit_costs(
     setup: Setup, layout: Layout, batch: Batch, measured: MeasuredUnits | None = None
 ) -> dict[str, UnitCost]:
@@ -244,11 +236,9 @@ def unit_costs(
     share = share_of(layout, batch)
     costs = costs_by_unit(setup, share, measured)
     if layout.recompute == "full" and layout.recompute_layers is not None:
-        chosen = recomputed_layers(layout)
+        again = recomputed_units(layout)
         plain = costs_by_unit(setup, replace(share, recompute="none"), measured)
-        for name in costs:
-            if name.startswith("layers.") and int(name.split(".")[1]) not in chosen:
-                costs[name] = plain[name]
+        costs = {name: cost if name in again else plain[name] for name, cost in costs.items()}
     return costs
 
 

@@ -11,11 +11,12 @@ from meshwright.files.run import MeasuredUnits
 from meshwright.files.setup import Setup
 from meshwright.layout.batch import Batch
 from meshwright.layout.degrees import Layout, Recompute
+from meshwright.layout.recomputed import recomputed_units
 from meshwright.model.activations import unit_activation_bytes
 from meshwright.model.parameters import tensor_parameters
 from meshwright.model.shapes import tensors_of
 from meshwright.model.units import Unit, units_of
-from meshwright.predictor.compute import Share, UnitCost, costs_by_unit, recomputed_layers, share_of
+from meshwright.predictor.compute import Share, UnitCost, costs_by_unit, share_of
 from meshwright.predictor.exchanges import UnitExchange, unit_exchange
 from meshwright.predictor.groups import Degrees
 
@@ -110,8 +111,8 @@ def layout_table(setup: Setup, layout: Layout, batch: Batch, measured: MeasuredU
     if layout.recompute != "full" or layout.recompute_layers is None:
         return table
     plain = share_table(setup, replace(share, recompute="none"), layout, measured)
-    chosen = recomputed_layers(layout)
-    again = np.array([name.startswith("layers.") and int(name.split(".")[1]) in chosen for name in table.names])
+    chosen = recomputed_units(layout)
+    again = np.array([name in chosen for name in table.names])
     return UnitTable(table.names, np.where(again[:, None], table.figures, plain.figures), table.tied)
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from meshwright.files.plan import Plan
+from meshwright.layout.recomputed import recomputed_units
 from meshwright.layout.schedules import SPLIT_BACKWARD
 from meshwright.model.units import units_of
 from meshwright.trainer.clock import Clock, UnitMeter
@@ -15,7 +16,7 @@ from meshwright.trainer.models.initial import initialize
 from meshwright.trainer.parallel.data_parallel import GradientBuckets
 from meshwright.trainer.parallel.mesh import Mesh
 from meshwright.trainer.parallel.pipeline import Pipe, build_pipe
-from meshwright.trainer.parallel.recompute import recomputed_units, unit_runner
+from meshwright.trainer.parallel.recompute import unit_runner
 from meshwright.trainer.parallel.tensor_parallel import TensorGroup
 
 
@@ -40,11 +41,12 @@ def parallelize(plan: Plan, mesh: Mesh, clock: Clock, meter: UnitMeter, device: 
     tensor = TensorGroup(mesh.tp, clock, layout.sp and layout.tp > 1)
     held = _stages_of_rank(plan, mesh.pp.rank)
     models = tuple((stage, build(setup.arch, rules, tensor, units)) for stage, units in held)
+    again = recomputed_units(layout)
     for _, model in models:
         initialize(model, device, setup.training.seed)
         model.dtype = torch.bfloat16 if setup.training.precision == "bf16" else torch.float32
         # Recompute: units that keep only their input.
-        model.run = unit_runner(meter, recomputed_units(layout, model.units))
+        model.run = unit_runner(meter, again)
     _tie_locally(models)
     parameters = named_parameters(models)
     # Data parallel: gradients in buckets.

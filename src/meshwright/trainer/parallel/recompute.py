@@ -1,22 +1,12 @@
 """Activation recompute (Chen et al. 2016): a unit keeps only its input and runs again in the backward."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from meshwright.layout.degrees import Layout
 from meshwright.trainer.clock import UnitMeter
 from meshwright.trainer.models.decoder import UnitRunner
-
-
-def recomputed_units(layout: Layout, units: Sequence[str]) -> frozenset[str]:
-    """The units of a stage that run again: those of its layers, or of its first `recompute_layers` layers."""
-    if layout.recompute != "full":
-        return frozenset()
-    layers = list(dict.fromkeys(int(unit.split(".")[1]) for unit in units if unit.startswith("layers.")))
-    chosen = set(layers if layout.recompute_layers is None else layers[: layout.recompute_layers])
-    return frozenset(unit for unit in units if unit.startswith("layers.") and int(unit.split(".")[1]) in chosen)
 
 
 def unit_runner(meter: UnitMeter, again: frozenset[str]) -> UnitRunner:
