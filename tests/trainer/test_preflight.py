@@ -3,18 +3,18 @@
 from pathlib import Path
 
 import pytest
+from tests.trainer.plans import plan
 
 from meshwright.basics.errors import InputError
 from meshwright.trainer import parity as parity_module
 from meshwright.trainer import preflight
 from meshwright.trainer.parity import parity
-from tests.trainer.plans import plan
 
 
 def test_ranks_that_memory_cannot_hold_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight, "available_memory", lambda: 5 * preflight.RANK_BYTES)
     preflight.check_memory(5)
-    with pytest.raises(InputError, match="6 ranks need about .*at most 5 ranks now"):
+    with pytest.raises(InputError, match=r"6 ranks need about .*at most 5 ranks now"):
         preflight.check_memory(6)
 
 
