@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from meshwright.diagnosis.evidence import Evidence
 from meshwright.diagnosis.replay import Replay
+from meshwright.diagnosis.thresholds import EXCESS
 
 
 def rank_loads(replay: Replay) -> tuple[float, ...]:
@@ -44,6 +45,6 @@ def bubble_of(evidence: Evidence, replay: Replay) -> Mapping[str, object]:
     return {
         "schedule": layout.schedule, "ideal": ideal, "observed": observed, "excess": excess,
         "without_compute": 1 - computing, "excess_s": excess * evidence.step_s,
-        "stage": blamed if excess > 0.02 else None,
-        "ranks": list(evidence.stage_ranks[blamed]) if excess > 0.02 else [],
+        "stage": blamed if excess > EXCESS else None,
+        "ranks": list(evidence.stage_ranks[blamed]) if excess > EXCESS else [],
     }  # fmt: skip

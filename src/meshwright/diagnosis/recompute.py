@@ -4,7 +4,7 @@ from meshwright.basics.errors import InputError
 from meshwright.basics.quantities import gib, seconds_text
 from meshwright.diagnosis.evidence import Evidence
 from meshwright.diagnosis.replay import Replay
-from meshwright.diagnosis.thresholds import WORTH
+from meshwright.diagnosis.thresholds import ROOMY, WORTH
 from meshwright.files.findings import Finding
 from meshwright.predictor.step import predict
 
@@ -55,7 +55,7 @@ def find_needless_recompute(evidence: Evidence, replay: Replay, notes: list[str]
         },
         cost_s_per_step=replay.step_s - after_s,
         share=1 - after_s / replay.step_s,
-        confidence="high" if not replay.scale and worst.total < 0.9 * without.memory_limit_bytes else "medium",
+        confidence="high" if not replay.scale and worst.total < ROOMY * without.memory_limit_bytes else "medium",
         change={"layout.recompute": "none"} if layout.recompute_layers is None else change,
         predicted_gain=gain,
         verify="train again without recompute; compare the step time and the peak memory",

@@ -17,3 +17,9 @@ PERSISTENT = 0.90
 
 IDLE_SCHEDULE = 0.15
 """A schedule that idles this share of the step even with equal stages has too few micro-batches."""
+
+EXCESS = 0.02
+"""A bubble beyond the schedule's own by at most this share of the step is charged to nobody."""
+
+ROOMY = 0.9
+"""A plan predicted to need less than this share of the memory fits with high confidence."""
