@@ -1,7 +1,7 @@
 """A complete parallel layout."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 Schedule = Literal["gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zbv", "dualpipev"]
 Recompute = Literal["none", "selective", "full"]
@@ -46,11 +46,30 @@ class Layout:
         return tuple(stage for stage, rank in enumerate(self.placement) if rank == pipeline_rank)
 
 
+class Degrees(Protocol):
+    """The degrees that a layout is called by."""
+
+    @property
+    def dp(self) -> int: ...
+    @property
+    def tp(self) -> int: ...
+    @property
+    def pp(self) -> int: ...
+    @property
+    def cp(self) -> int: ...
+    @property
+    def ep(self) -> int: ...
+
+
+def degrees_text(of: Degrees) -> str:
+    """`dp 2 × tp 2 × pp 2`: the degrees above 1; `one device` when there is none."""
+    named = (("dp", of.dp), ("tp", of.tp), ("pp", of.pp), ("cp", of.cp), ("ep", of.ep))
+    return " × ".join(f"{name} {degree}" for name, degree in named if degree > 1) or "one device"
+
+
 def describe(layout: Layout) -> str:
     """One line for people: `dp 2 × tp 2 × pp 2, 1f1b, recompute full`."""
-    axes = ("dp", "tp", "pp", "cp", "ep")
-    degrees = [f"{name} {getattr(layout, name)}" for name in axes if getattr(layout, name) > 1]
-    parts = [" × ".join(degrees) or "one device"]
+    parts = [degrees_text(layout)]
     if layout.pp > 1:
         parts.append(layout.schedule + (f" ({layout.vpp} chunks)" if layout.vpp > 1 else ""))
     if layout.sp:

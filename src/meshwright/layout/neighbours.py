@@ -63,17 +63,3 @@ def plain(proposal: Proposal, zero: int = 1) -> Wanted:
     return Wanted(
         dp=proposal.cluster.gpus, tp=1, pp=1, cp=1, ep=1, vpp=1, zero=zero, recompute=proposal.wanted.recompute
     )  # fmt: skip
-
-
-def describe_wanted(wanted: Wanted) -> str:
-    """One line for people: `dp 2 · tp 1 · pp 4, micro_batch 16 × 8`."""
-    degrees = [f"{name} {getattr(wanted, name)}" for name in DEGREES if (getattr(wanted, name) or 1) > 1]
-    text = " · ".join(degrees) or "one device"
-    if wanted.zero:
-        text += f", ZeRO-{wanted.zero}"
-    if wanted.recompute not in (None, "none"):
-        text += f", recompute {wanted.recompute}"
-    if wanted.micro_batch is not None:
-        text += f", micro_batch {wanted.micro_batch}"
-        text += f" × {wanted.micro_batches} micro-batches" if wanted.micro_batches is not None else ""
-    return text

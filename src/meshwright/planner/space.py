@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from meshwright.files.setup import Setup
 from meshwright.layout.batch import divisors, micro_batch_choices
-from meshwright.layout.degrees import RECOMPUTE, SCHEDULES, Layout, Recompute, Schedule
+from meshwright.layout.degrees import RECOMPUTE, SCHEDULES, Layout, Recompute, Schedule, degrees_text
 from meshwright.layout.given import unit_names
 from meshwright.layout.partition import even_stages
 from meshwright.layout.predicates import sequence_multiple
@@ -40,9 +40,7 @@ class Structure:
 
     def text(self) -> str:
         """`dp 4 × tp 2`."""
-        axes = ("dp", "tp", "pp", "cp", "ep")
-        used = [f"{name} {getattr(self, name)}" for name in axes if getattr(self, name) > 1]
-        return " × ".join(used) or "one device"
+        return degrees_text(self)
 
 
 @dataclass(frozen=True, slots=True)
