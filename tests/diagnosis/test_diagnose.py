@@ -37,6 +37,18 @@ def test_a_healthy_run_has_no_finding(planned: Callable[..., Plan], planted: Cal
     assert found.step_time_s == pytest.approx(35 * 0.06 + 0.003, rel=0.05)  # 2 layers · 3 · 10 ms, K divided out
 
 
+def test_a_stretched_clock_says_that_communication_is_not(
+    planned: Callable[..., Plan], planted: Callable[..., Any]
+) -> None:
+    run = planted(planned(EVEN, micro_batches=8))
+    line = run.timeline
+    assert (line.mode, bool((line.kind == Kind.COMMUNICATION).any())) == ("dilated", True)
+    said = "\n".join(diagnose_timeline(line, run.plan, run.measured).abstained)
+    assert f"communication counts as its wall time over {line.time_scale:g}" in said
+    plain = "\n".join(diagnose_timeline(replace(line, mode="measured", time_scale=1.0), None, None).abstained)
+    assert "stretched" not in plain
+
+
 def test_one_heavy_stage_is_named_and_its_layers_moved(
     planned: Callable[..., Plan], planted: Callable[..., Any]
 ) -> None:

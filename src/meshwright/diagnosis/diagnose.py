@@ -107,6 +107,11 @@ def diagnose_timeline(
             f"no collectives found although the job has {ranks} ranks: communication was not recorded, and how much of "
             "it compute covers cannot be said"
         )
+    if communicates and timeline.mode == "dilated":
+        said.append(
+            f"only computing is stretched: communication counts as its wall time over {timeline.time_scale:g}, which is "
+            "up to that many times too little"
+        )
     bubble: Mapping[str, object] = {}
     findings: list[Finding] = []
     if _hides_imbalance(evidence):
