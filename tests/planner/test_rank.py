@@ -1,6 +1,5 @@
 """The ranking: never worse than trying everything, and right about public cases."""
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -91,13 +90,6 @@ def test_the_worked_example_needs_neither_tensor_nor_pipeline(worked_example: Se
     assert (best.layout.dp, best.layout.tp, best.layout.pp, best.layout.cp) == (8, 1, 1, 1)
     assert best.layout.zero <= 1
     assert best.layout.recompute == "none"
-
-
-def test_the_worked_example_takes_a_third_of_a_second(worked_example: Setup) -> None:
-    plan(worked_example)
-    start = time.process_time()
-    plan(worked_example)
-    assert time.process_time() - start < 0.35
 
 
 def test_a_pipeline_that_is_not_needed_ranks_behind(make_job: MakeJob, neox_20b: Architecture) -> None:
