@@ -6,6 +6,7 @@ from meshwright.files.complaints import naming_field
 from meshwright.files.job import Job
 from meshwright.files.tables import ModelTable
 from meshwright.model.architecture import Architecture
+from meshwright.model.sanity import complaints_about
 
 
 def model_of(job: Job) -> Architecture:
@@ -33,23 +34,12 @@ def model_of(job: Job) -> Architecture:
     return plain(table)
 
 
+def _spelled(field: str) -> str:
+    return f"model.{field}"
+
+
 def _contradictions(table: ModelTable) -> list[Complaint]:
-    heads, kv_heads, hidden = table.heads or 1, table.kv_heads, table.hidden or 1
-    found = []
-    if table.head_dim is None and hidden % heads:
-        rule = f"hidden {hidden} must be a multiple of heads {heads}, or give head_dim"
-        found.append(Complaint("model.heads", str(heads), rule))
-    if kv_heads is not None and heads % kv_heads:
-        rule = f"heads {heads} must be a multiple of kv_heads"
-        legal = "legal: " + ", ".join(str(n) for n in range(1, heads + 1) if heads % n == 0)
-        found.append(Complaint("model.kv_heads", str(kv_heads), rule, legal))
-    if (table.experts or 0) > 0 and table.active_experts is None:
-        found.append(Complaint("model.active_experts", "", "is required with experts"))
-    if (table.active_experts or 0) > (table.experts or 0):
-        rule = f"cannot be more than experts {table.experts or 0}"
-        found.append(Complaint("model.active_experts", str(table.active_experts), rule))
-    if table.experts and table.active_experts == 0:
-        found.append(Complaint("model.active_experts", "0", "must be at least 1 when there are experts"))
+    found = list(complaints_about(table.model_dump(exclude_none=True), _spelled))
     if table.positions == "learned" and not table.max_positions:
         found.append(Complaint("model.max_positions", "", "is required with learned positions"))
     return found
