@@ -109,8 +109,8 @@ def diagnose_timeline(
         )
     if communicates and timeline.mode == "dilated":
         said.append(
-            f"only computing is stretched: communication counts as its wall time over {timeline.time_scale:g}, which is "
-            "up to that many times too little"
+            f"only computing is stretched: communication counts as its wall time over {timeline.time_scale:g}, which "
+            "is up to that many times too little"
         )
     bubble: Mapping[str, object] = {}
     findings: list[Finding] = []
