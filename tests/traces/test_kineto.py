@@ -161,6 +161,14 @@ def test_files_that_are_no_traces(tmp_path: Path) -> None:
         read_kineto([tmp_path / "empty"])
 
 
+def test_a_hatchet_tree_is_told_apart_from_a_trace_without_a_rank(tmp_path: Path) -> None:
+    tree = [{"frame": {"name": "k", "type": "function"}, "metrics": {"time (ns)": 5}, "children": []}, {"CUDA": {}}]
+    path = tmp_path / "proton.json"
+    path.write_text(json.dumps(tree))
+    with pytest.raises(InputError, match="JSON of something else"):
+        read_kineto([path])
+
+
 def test_cpu_rank_operations_less_collectives(tmp_path: Path) -> None:
     events = [
         host("aten::linear", 0, 100), host("aten::addmm", 10, 80),  # nested: counted once

@@ -16,7 +16,10 @@ from meshwright.model.units import units_of
 FP32 = state_bytes(Training(precision="fp32"))
 MIXED = state_bytes(Training(precision="bf16", gradient_dtype="fp32"))
 LEAN = state_bytes(Training(precision="bf16", gradient_dtype="bf16"))
-WHAT_WE_READ = "Nsight Systems, Triton's Proton and torch.profiler are what meshwright reads"
+USE_INSTEAD = (
+    "Nsight Systems, Triton's Proton and torch.profiler are the profilers to use; of their files this version of "
+    "meshwright reads torch.profiler's"
+)
 READERS = ("torch", "torch.profiler", "kineto", "nsight-systems", "nsys", "proton", "triton-proton")
 
 
@@ -138,7 +141,7 @@ def _triton_holds(p: Proposal) -> bool:
 def _explain_triton(p: Proposal) -> Explanation:
     return Explanation(
         f'"NVIDIA Triton Profiler" is not a product: Triton names an inference server and a kernel language, and the '
-        f"language's profiler is called Proton. {WHAT_WE_READ}",
+        f"language's profiler is called Proton. {USE_INSTEAD}",
         tuple(name for name in READERS if name in ("torch", "nsight-systems", "proton")),
     )
 
@@ -151,7 +154,7 @@ def _nvprof_holds(p: Proposal) -> bool:
 def _explain_nvprof(p: Proposal) -> Explanation:
     return Explanation(
         f"nvprof does not run on A100 and later GPUs (compute capability 8.0 up), so not on {p.cluster.device.name}. "
-        f"{WHAT_WE_READ}",
+        f"{USE_INSTEAD}",
         ("nsight-systems",),
     )
 

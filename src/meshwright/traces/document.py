@@ -88,6 +88,9 @@ def read_document(path: Path) -> tuple[Document, list[str]]:
     if raw.lstrip()[:1] == b"[":  # the bare-list form of the format
         raw = b'{"traceEvents":' + raw.rstrip() + b"}"
     document = _decode(raw, path, notes)
+    if document.events and not any(event.ph for event in document.events):
+        rule = "JSON of something else: none of its objects is an event of a torch.profiler trace"
+        raise bad_input(rule, file=str(path), legal="this version reads torch.profiler traces and its own runs")
     return document, notes
 
 
