@@ -34,8 +34,9 @@ def exhaustive(job: Setup, measured: MeasuredUnits | None = None) -> tuple[float
             assert exact.prediction is not None
             assert found.step_time_s == pytest.approx(exact.prediction.step_time_s, rel=1e-9)
             assert candidate.bound_s <= found.step_time_s * (1 + 1e-9)
-            assert bench.first_bound(group) <= found.step_time_s * (1 + 1e-9)
-            assert bench.memory_floor(group, candidate.layout.zero) <= found.worst_memory.total * (1 + 1e-9) + 8
+            assert bench.floors.of_group(group) <= found.step_time_s * (1 + 1e-9)
+            assert bench.floors.of_layout(group, candidate.layout.zero) <= candidate.bound_s
+            assert bench.floors.memory(group, candidate.layout.zero) <= found.worst_memory.total * (1 + 1e-9) + 8
             if found.fits:
                 least = min(least, found.step_time_s)
     return least, count

@@ -22,7 +22,8 @@ def exchange(plan: Plan, parameters: float = ONE_B, units: int = 32) -> StepExch
     """The exchange of one rank that holds so many parameters."""
     cluster = plan.setup.proposal.cluster
     among = replica_groups(cluster, plan.layout)
-    return step_exchange(plan.setup.proposal.training, cluster, plan.layout, among, Parameters(parameters, 0), units)
+    training, layout = plan.setup.proposal.training, plan.layout
+    return step_exchange(training, cluster, layout.zero, layout.bucket_mib, among, Parameters(parameters, 0), units)
 
 
 def bytes_moved(plan: Plan, seconds: float) -> float:

@@ -52,13 +52,13 @@ def test_the_floor_is_below_the_fullest_rank_of_any_partition(
     alive = live(schedule, placement, m)
     held, fixed = np.array(activations[: len(placement)]), np.array(states[: max(placement) + 1])
     fullest = float((alive.peak(held) + fixed).max())
-    assert alive.floor(float(held.sum()), float(fixed.sum())) <= fullest + 1e-9
+    assert alive.mean_weights().floor(float(held.sum()), float(fixed.sum())) <= fullest + 1e-9
 
 
 def test_the_floor_of_a_v_counts_only_what_a_rank_keeps_together() -> None:
     # Rank 1 of ZB-V on two ranks at times keeps many micro-batches of its first chunk and none of its second.
     alive, held = live("zbv", (0, 1, 1, 0), 6), [0.0, 0.0, 0.01, 1.0]
-    assert alive.floor(sum(held), 0.0) <= alive.peak(held).max() == pytest.approx(1.0)
+    assert alive.mean_weights().floor(sum(held), 0.0) <= alive.peak(held).max() == pytest.approx(1.0)
 
 
 def test_without_a_pipeline_one_micro_batch_is_alive() -> None:

@@ -15,19 +15,15 @@ from meshwright.layout.degrees import Layout
 from meshwright.layout.partition import even_stages
 from meshwright.layout.proposal import proposal_of
 from meshwright.layout.schedules import SPLIT_BACKWARD
-from meshwright.model.states import state_bytes
-from meshwright.planner.cutting import SECONDS, Cutter, Stages, cut_by_memory
+from meshwright.planner.cutting import Cutter, Stages, cut_by_memory
+from meshwright.planner.floors import Floors, Tables
 from meshwright.planner.refusals import whole_layers
 from meshwright.planner.space import Group
-from meshwright.predictor.compute import Share
-from meshwright.predictor.constants import STEP_HOST_S
 from meshwright.predictor.costs import StepCosts, pipeline_bound, step_costs
-from meshwright.predictor.exchanges import trainable_share
-from meshwright.predictor.groups import expert_gradient_group, shard_group
 from meshwright.predictor.live import live
 from meshwright.predictor.memory import memory_parts
 from meshwright.predictor.step import pipeline_ends, prediction_of, step_seconds
-from meshwright.predictor.table import Figure, StageTable, UnitTable, layout_table, share_table, stage_table
+from meshwright.predictor.table import Figure, StageTable, UnitTable, layout_table, stage_table
 
 Floats = NDArray[np.float64]
 
@@ -62,44 +58,18 @@ class Bench:
 
     setup: Setup
     measured: MeasuredUnits | None = None
-    tables: dict[Share, UnitTable] = field(default_factory=dict)
-    totals: dict[Share, Floats] = field(default_factory=dict)
+    tables: Tables = field(init=False)
+    floors: Floors = field(init=False)
     cutter: Cutter = field(init=False)
 
     def __post_init__(self) -> None:
+        self.tables = Tables(self.setup, self.measured)
+        self.floors = Floors(self.setup, self.tables)
         self.cutter = Cutter(whole_layers(self.setup))
 
     def table(self, group: Group) -> UnitTable:
         """The figures of every unit for the share of this group."""
-        share = group.share(self.setup.proposal.seq_len)
-        if share not in self.tables:
-            self.tables[share] = share_table(self.setup, share, group.structure, self.measured)
-        return self.tables[share]
-
-    def total(self, group: Group) -> Floats:
-        """The sums of the figures of all units."""
-        share = group.share(self.setup.proposal.seq_len)
-        if share not in self.totals:
-            self.totals[share] = self.table(group).figures.sum(axis=0)
-        return self.totals[share]
-
-    def first_bound(self, group: Group) -> float:
-        """A lower bound before the stages are cut.
-
-        The busiest rank works at least the mean. Where whole backwards come down a chain of pp stages, stage r costs
-        all work before it once and its own m times: no partition of total work T makes the largest of these less than
-        T / (1 - (1 - 1/m)^pp).
-        """
-        figures = self.total(group)
-        m, pp = group.micro_batches, group.structure.pp
-        work = float(figures[list(SECONDS)].sum())
-        wanted = self.setup.proposal.wanted
-        if group.recompute == "full" and wanted.recompute_layers is not None:
-            work -= float(figures[Figure.RECOMPUTE] + figures[Figure.TP_FORWARD] + figures[Figure.EP_FORWARD])
-            work -= float(figures[Figure.CP_FORWARD])
-        chain = group.vpp == 1 and wanted.placement is None and group.schedule not in SPLIT_BACKWARD
-        least = work / (1 - (1 - 1 / m) ** pp) if chain else m * work / pp
-        return least + STEP_HOST_S.value
+        return self.tables(group).table
 
     def stages(self, group: Group) -> Stages | None:
         """The stages of a group: as the user fixed them, else balanced by time."""
@@ -109,22 +79,6 @@ class Bench:
         if self.setup.runnable_by == "deepspeed":
             return even_stages(proposal.arch, len(group.placement))
         return self.cutter(self.table(group), group.placement, by_rank=proposal.wanted.placement is not None)
-
-    def memory_floor(self, group: Group, zero: int) -> float:
-        """Bytes that the fullest rank needs at least, however the stages are cut."""
-        proposal = self.setup.proposal
-        cluster, training, s = proposal.cluster, proposal.training, group.structure
-        figures = self.total(group)
-        dense, expert = float(figures[Figure.DENSE]), float(figures[Figure.EXPERT])
-        if group.placement[0] == group.placement[-1]:
-            dense -= self.table(group).tied
-        recipe, trainable = state_bytes(training), trainable_share(training)
-        recipe = replace(recipe, gradient=0, master=0, moments=0) if trainable < 1 else recipe
-        shards = shard_group(cluster, s).size
-        experts = min(shards, expert_gradient_group(cluster, s).size)
-        states = dense * recipe.sharded(zero, shards) + expert * recipe.sharded(zero, experts)
-        alive = live(group.schedule, group.placement, group.micro_batches)
-        return alive.floor(float(figures[Figure.ACTIVATION]), states) + cluster.device.reserved_bytes.value
 
     def layout(self, group: Group, zero: int, stages: Stages) -> Layout:
         """The complete layout, with the fixed parts that the search does not vary."""

@@ -1,8 +1,8 @@
 """The ranked plans of a job: a best-first search over lower bounds that never loses the fastest plan.
 
-Groups of layouts enter with a bound that needs no stages, layouts with a bound from their own stages and costs, plans
-with their simulated step time. Whatever has the least key is refined next; a plan that comes up is therefore at least
-as fast as everything not yet refined. Nothing is dropped for being unlikely.
+Groups of layouts enter with a bound that needs no stages, their layouts with a tighter one, then with a bound from
+their own stages and costs, plans with their simulated step time. Whatever has the least key is refined next; a plan
+that comes up is therefore at least as fast as everything not yet refined. Nothing is dropped for being unlikely.
 """
 
 import heapq
@@ -28,6 +28,7 @@ from meshwright.predictor.constants import RESOLUTION
 
 __all__ = ["PlanResult", "Rejection", "plan"]
 
+_UNCUT, _EXACT, _CUT, _GROUP = range(4)  # of equal keys: what may still become a candidate, then the more refined
 _SAME_DEGREES = 2  # of a short list, at most so many plans share their degrees
 
 
@@ -41,6 +42,14 @@ class PlanResult:
     plans: tuple[Plan, ...]
     why: tuple[str, ...]
     rejected: tuple[Rejection, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Uncut:
+    """A layout that fits as far as can be told before its stages are cut."""
+
+    group: Group
+    zero: int
 
 
 @dataclass
@@ -59,29 +68,30 @@ class _Search:
         self.bench = bench
         self.limit = bench.setup.proposal.cluster.memory_bytes
         self.too_large: dict[tuple[str, str], _TooLarge] = {}
-        self.heap: list[tuple[float, int, int, Group | Candidate | tuple[Candidate, Plan]]] = [
-            (bench.first_bound(group), 2, number, group) for number, group in enumerate(groups)
+        bounds = bench.floors.of_groups(groups)
+        self.heap: list[tuple[float, int, int, Group | _Uncut | Candidate | tuple[Candidate, Plan]]] = [
+            (bound, _GROUP, number, group) for number, (bound, group) in enumerate(zip(bounds, groups, strict=True))
         ]
         heapq.heapify(self.heap)
         self.count = len(groups)
 
-    def _push(self, key: float, level: int, item: Candidate | tuple[Candidate, Plan]) -> None:
+    def _push(self, key: float, level: int, item: _Uncut | Candidate | tuple[Candidate, Plan]) -> None:
         self.count += 1
         heapq.heappush(self.heap, (key, level, self.count, item))
 
     def _expand(self, group: Group) -> None:
-        """Push the group's layouts; those that cannot fit, or do not, are counted instead."""
-        zeros = []
+        """Push the group's layouts; those that cannot fit are counted instead."""
         for zero in group.zeros:
-            floor = self.bench.memory_floor(group, zero)
+            floor = self.bench.floors.memory(group, zero)
             if floor > self.limit:
                 self._does_not_fit(group, floor, f"{gib(floor)}, however its stages are cut,")
             else:
-                zeros.append(zero)
-        if not zeros:
-            return
-        for candidate in self.bench.expand(group, zeros):
-            self._push(candidate.bound_s, 1, candidate)
+                self._push(self.bench.floors.of_layout(group, zero), _UNCUT, _Uncut(group, zero))
+
+    def _cut(self, item: _Uncut, number: int) -> None:
+        """Push the layout with its stages; it keeps its place among equals."""
+        for candidate in self.bench.expand(item.group, (item.zero,)):
+            heapq.heappush(self.heap, (candidate.bound_s, _CUT, number, candidate))
 
     def _refine(self, candidate: Candidate) -> None:
         """Simulate a layout that fits and may run; one that does not fit comes back cut by memory, or is counted."""
@@ -90,10 +100,10 @@ class _Search:
             if again is None:
                 self._does_not_fit(candidate.group, candidate.worst_bytes, candidate.memory_text())
             else:
-                self._push(again.bound_s, 1, again)
+                self._push(again.bound_s, _CUT, again)
         elif self._may_run(candidate):
             found = self.bench.exact(candidate)
-            self._push(_step_s(found), 0, (candidate, found))
+            self._push(_step_s(found), _EXACT, (candidate, found))
 
     def _does_not_fit(self, group: Group, least: float, text: str) -> None:
         seen = self.too_large.setdefault((group.structure.text(), group.recompute), _TooLarge(0, least, text))
@@ -114,19 +124,22 @@ class _Search:
         degrees: Counter[Structure] = Counter()
         as_fast = float("inf")
         while self.heap:
-            key, _, _, item = heapq.heappop(self.heap)
+            key, _, number, item = heapq.heappop(self.heap)
             if key > as_fast and sum(min(n, same_degrees) for n in degrees.values()) >= top:
                 return
-            group = item if isinstance(item, Group) else item.group if isinstance(item, Candidate) else item[0].group
+            group = item if isinstance(item, Group) else item[0].group if isinstance(item, tuple) else item.group
             if key > as_fast and degrees[group.structure] >= same_degrees:
                 continue
             if isinstance(item, Group):
                 if any((group.structure, zero, group.recompute) not in families for zero in group.zeros):
                     self._expand(item)
                 continue
-            candidate = item if isinstance(item, Candidate) else item[0]
-            family = (group.structure, candidate.layout.zero, group.recompute)
+            zero = item.zero if isinstance(item, _Uncut) else (item[0] if isinstance(item, tuple) else item).layout.zero
+            family = (group.structure, zero, group.recompute)
             if family in families:
+                continue
+            if isinstance(item, _Uncut):
+                self._cut(item, number)
                 continue
             if isinstance(item, Candidate):
                 self._refine(item)

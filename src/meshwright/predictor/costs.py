@@ -59,15 +59,17 @@ def optimizer_bytes(training: Training) -> float:
     return recipe.gradient + 2 * recipe.moments + copies + clipping
 
 
-def _optimizer_s(setup: Setup, layout: Layout, dense: Floats, expert: Floats, measured: MeasuredUnits | None) -> Floats:
+def optimizer_s(
+    setup: Setup, degrees: groups.Degrees, zero: int, dense: Floats, expert: Floats, measured: MeasuredUnits | None
+) -> Floats:
     """The optimizer step of each pipeline rank: the measured seconds of a parameter (of this layout's mean rank where
     the run did not record how many it updated), or at memory speed."""
     proposal = setup.proposal
     device, training = proposal.cluster.device, proposal.training
     updated = whole = dense + expert
-    if layout.zero:
-        shards = groups.shard_group(proposal.cluster, layout).size
-        updated = dense / shards + expert / min(shards, groups.expert_gradient_group(proposal.cluster, layout).size)
+    if zero:
+        shards = groups.shard_group(proposal.cluster, degrees).size
+        updated = dense / shards + expert / min(shards, groups.expert_gradient_group(proposal.cluster, degrees).size)
     if measured is not None and measured.optimizer_s > 0:
         return updated * (measured.optimizer_s / (measured.optimizer_parameters or float(whole.mean())))
     rate = device.memory_bandwidth.value * constants.MEMORY_EFFICIENCY.value
@@ -83,16 +85,21 @@ def _beside(busy: Floats, exchange: Floats, units: NDArray[np.int64], overlap: b
     return open_part + constants.CONTENTION.value * np.maximum(exchange - open_part, 0.0)
 
 
-def _copies_s(setup: Setup, layout: Layout, parameters: Floats) -> tuple[Floats, Floats]:
+def copies_s(setup: Setup, zero: int, parameters: Floats) -> tuple[Floats, Floats]:
     """Seconds a micro-batch that sharding spends on copies, in forward and backward: gathered pieces are sorted into
     whole parameters, gradients of a unit are packed before they are reduced."""
     training, device = setup.proposal.training, setup.proposal.cluster.device
     rate = device.memory_bandwidth.value * constants.MEMORY_EFFICIENCY.value
     recipe = state_bytes(training)
     weight, gradient = recipe.weight, recipe.gradient * trainable_share(training)
-    gather = 2 * weight * parameters / rate if layout.zero == 3 else np.zeros_like(parameters)
-    pack = (weight + gradient) * parameters / rate if layout.zero >= 2 else np.zeros_like(parameters)
+    gather = 2 * weight * parameters / rate if zero == 3 else np.zeros_like(parameters)
+    pack = (weight + gradient) * parameters / rate if zero >= 2 else np.zeros_like(parameters)
     return gather, gather + pack
+
+
+def have_replicas(degrees: groups.Degrees, experts: bool) -> bool:
+    """Do several ranks hold the same parameters?"""
+    return degrees.dp * degrees.cp > 1 or (experts and degrees.ep * degrees.etp < degrees.tp)
 
 
 def step_costs(
@@ -105,20 +112,23 @@ def step_costs(
     inner = stages[Figure.TP_BACKWARD] + stages[Figure.CP_BACKWARD] + stages[Figure.EP_BACKWARD]
     backward, halves = stages[Figure.BACKWARD] + inner, stages[Figure.INPUT_BACKWARD] + inner
 
-    replicas = layout.dp * layout.cp > 1 or (layout.ep * layout.etp < layout.tp and stages[Figure.EXPERT].any())
+    replicas = have_replicas(layout, bool(stages[Figure.EXPERT].any()))
     none = np.zeros(len(layout.placement))
     end, after, beside_f, beside_b, rounds = none, none, none, none, np.ones(len(layout.placement))
     if replicas:
         among = replica_groups(cluster, layout)
         held = list(zip(stages[Figure.DENSE].tolist(), stages[Figure.EXPERT].tolist(), stages.units, strict=True))
-        each = {one: step_exchange(training, cluster, layout, among, Parameters(*one[:2]), one[2]) for one in set(held)}
+        each = {
+            one: step_exchange(training, cluster, layout.zero, layout.bucket_mib, among, Parameters(*one[:2]), one[2])
+            for one in set(held)
+        }
         parts = [each[one] for one in held]
         table = np.array([(part.end_s, part.after_s, part.forward_s, part.backward_s, part.rounds) for part in parts])
         end, after, beside_f, beside_b, rounds = table.T
     extra_f = _beside(forward, beside_f, stages.units, layout.overlap)
     extra_b = _beside(backward, beside_b, stages.units, layout.overlap)
     if replicas and layout.zero >= 2:
-        copies_f, copies_b = _copies_s(setup, layout, stages[Figure.DENSE] + stages[Figure.EXPERT])
+        copies_f, copies_b = copies_s(setup, layout.zero, stages[Figure.DENSE] + stages[Figure.EXPERT])
         extra_f, extra_b = extra_f + copies_f, extra_b + copies_b
 
     def ranks(values: Floats) -> Floats:
@@ -135,7 +145,7 @@ def step_costs(
     return StepCosts(
         forward + extra_f, backward + extra_b, halves + extra_b, stages[Figure.WEIGHT_BACKWARD], extra_f + extra_b,
         hop_s(proposal.arch, training, cluster, share_of(layout, batch), layout) if layout.pp > 1 else 0.0,
-        exposed, exchange, _optimizer_s(setup, layout, dense, expert, measured), float(ranks(after).max()),
+        exposed, exchange, optimizer_s(setup, layout, layout.zero, dense, expert, measured), float(ranks(after).max()),
         _tied_s(setup, layout, stages),
     )  # fmt: skip
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from meshwright.basics.quantities import MIB
 from meshwright.cluster.topology import Cluster
-from meshwright.layout.degrees import Layout
 from meshwright.model.activations import boundary_bytes, value_bytes
 from meshwright.model.architecture import Architecture
 from meshwright.model.states import WEIGHT_BYTES, gradient_bytes
@@ -164,9 +163,17 @@ def replica_groups(cluster: Cluster, degrees: groups.Degrees) -> ReplicaGroups:
 
 
 def step_exchange(
-    training: Training, cluster: Cluster, layout: Layout, among: ReplicaGroups, held: Parameters, units: int
+    training: Training,
+    cluster: Cluster,
+    zero: int,
+    bucket_mib: float,
+    among: ReplicaGroups,
+    held: Parameters,
+    units: int,
+    stages: int = 1,
 ) -> StepExchange:
-    """The data-parallel exchange of one rank that holds `held` parameters in `units` units.
+    """The data-parallel exchange of one rank that holds `held` parameters in `units` units. Those of several `stages`
+    together: a lower bound of the sum over the stages, however they are cut.
 
     ZeRO-0: one all-reduce of the gradients. ZeRO-1: a reduce-scatter, and an all-gather of the new parameters. ZeRO-2
     keeps gradients sharded, so each micro-batch reduces them. ZeRO-3 gathers the parameters for each forward and each
@@ -175,27 +182,28 @@ def step_exchange(
     """
     trainable = trainable_share(training)
     grads, weights = gradient_bytes(training) * trainable, WEIGHT_BYTES[training.precision]
-    parts = [(held.dense, among.shards, among.replicas, among.whole)]
-    if held.expert:
-        parts.append((held.expert, among.expert, groups.Group(1, 1), among.expert))
+    parts = [(held.dense, units, among.shards, among.replicas, among.whole)]
+    if held.expert:  # of several stages one may hold them all
+        parts.append((held.expert, units if stages == 1 else 1, among.expert, groups.Group(1, 1), among.expert))
     end = after = forward = backward = 0.0
     rounds = 1
-    for count, shards, replicas, whole in parts:
+    for count, messages, shards, replicas, whole in parts:
         if whole.size == 1 or count == 0:
             continue
-        by_size = round(count * grads / (layout.bucket_mib * MIB))
-        buckets = max(1, units if layout.zero >= 2 else by_size)  # FSDP sends one message a unit
-        rounds = max(rounds, buckets)
+        by_size = count * grads / (bucket_mib * MIB)
+        by_size = round(by_size) if stages == 1 else by_size - stages / 2  # each rounds at most half a bucket away
+        buckets = max(1, messages if zero >= 2 else by_size)  # FSDP sends one message a unit
+        rounds = max(rounds, int(buckets))
         piece = count * grads / buckets
-        if layout.zero == 0:
+        if zero == 0:
             end += buckets * allreduce_s(cluster, piece, whole.size, whole.nodes)
             continue
         reduce = buckets * reducescatter_s(cluster, piece, shards.size, shards.nodes)
         gather = buckets * allgather_s(cluster, count * weights / buckets, shards.size, shards.nodes)
         end += buckets * allreduce_s(cluster, piece / shards.size, replicas.size, replicas.nodes)
-        if layout.zero == 1:
+        if zero == 1:
             end, after = end + reduce, after + gather * trainable
-        elif layout.zero == 2:
+        elif zero == 2:
             backward, after = backward + reduce, after + gather * trainable
         else:
             forward, backward = forward + gather, backward + gather + reduce

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,26 @@ from meshwright.layout.degrees import Schedule
 from meshwright.layout.schedules import actions, is_standard
 
 _STEADY = 2  # rounds of pp micro-batches after which a published schedule repeats itself
+
+
+@dataclass(frozen=True, slots=True)
+class MeanWeights:
+    """What a byte of activations counts when it counts alike on every rank, the smallest weight of a rank then, and
+    the fewest micro-batches that any of the ranks keeps of each of its stages at one moment."""
+
+    alike: float
+    smallest: float
+    plain: float
+    ranks: int
+
+    def floor(self, total: float, states: float) -> float:
+        """Bytes that the fullest rank has at least when `total` bytes of one micro-batch's activations and `states`
+        bytes of anything else are spread over the stages in whatever manner.
+
+        The fullest rank has no less than any weighted mean of the ranks. Taken: the plain mean, and the mean with
+        weights that make a byte of activations count alike on every rank.
+        """
+        return max(total * self.alike + states * self.smallest, (total * self.plain + states) / self.ranks)
 
 
 @dataclass(frozen=True)
@@ -25,32 +45,17 @@ class Live:
         peaks: NDArray[np.float64] = np.maximum.reduceat(self.counts @ np.asarray(weights, np.float64), self.first)
         return peaks
 
-    def floor(self, total: float, states: float) -> float:
-        """Bytes that the fullest rank has at least when `total` bytes of one micro-batch's activations and `states`
-        bytes of anything else are spread over the stages in whatever manner.
-
-        The fullest rank has no less than any weighted mean of the ranks. Taken: the plain mean, and the mean with
-        weights that make a byte of activations count alike on every rank.
-        """
-        alike, smallest, plain = self.mean_weights
-        return max(total * alike + states * smallest, (total * plain + states) / len(self.first))
-
-    @cached_property
-    def mean_weights(self) -> tuple[float, float, float]:
-        """For `floor`: what a byte of activations counts when it counts alike on every rank, the smallest weight of a
-        rank then, and the fewest micro-batches that any rank keeps of each of its stages at one moment."""
-        ends = [*self.first[1:], len(self.counts)]
-        held = np.array([_together(self.counts[a:b]) for a, b in zip(self.first, ends, strict=True)])
+    def mean_weights(self) -> MeanWeights:
+        """Weights for a bound of what the fullest rank has at least, see `MeanWeights.floor`."""
+        ranks = len(self.first)
+        rank_of = np.repeat(np.arange(ranks), np.diff([*self.first.tolist(), len(self.counts)]))
+        own = np.logical_or.reduceat(self.counts > 0, self.first)[rank_of]
+        # Micro-batches that a rank keeps of each of its stages in the moment when that is most; 0 when never of all.
+        held = np.maximum.reduceat(np.where(own, self.counts, np.inf).min(axis=1), self.first)
         if not held.all():  # a rank never keeps all its stages at once: only the other bound says something
-            return 0.0, 0.0, 0.0
+            return MeanWeights(0.0, 0.0, 0.0, ranks)
         whole = float((1 / held).sum())
-        return 1 / whole, float((1 / held).min()) / whole, float(held.min())
-
-
-def _together(moments: NDArray[np.float64]) -> float:
-    """Micro-batches that one rank keeps of each of its stages in the moment when that is most; 0 when never of all."""
-    own = moments.any(axis=0)
-    return float(moments[:, own].min(axis=1).max())
+        return MeanWeights(1 / whole, float((1 / held).min()) / whole, float(held.min()), ranks)
 
 
 def enough(schedule: Schedule, placement: tuple[int, ...], micro_batches: int) -> int:

@@ -1,0 +1,188 @@
+"""Lower bounds of a layout's step time and memory that need no stages: what the search compares before it cuts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from meshwright.files.run import MeasuredUnits
+from meshwright.files.setup import Setup
+from meshwright.layout.degrees import Layout
+from meshwright.layout.schedules import SPLIT_BACKWARD
+from meshwright.model.states import state_bytes
+from meshwright.planner.cutting import SECONDS
+from meshwright.planner.space import Group, Structure
+from meshwright.predictor import groups
+from meshwright.predictor.compute import Share
+from meshwright.predictor.constants import CONTENTION, STEP_HOST_S
+from meshwright.predictor.costs import copies_s, have_replicas, optimizer_s
+from meshwright.predictor.exchanges import Parameters, replica_groups, step_exchange, trainable_share
+from meshwright.predictor.live import MeanWeights, live
+from meshwright.predictor.table import Figure, UnitTable, share_table
+
+_ROUNDING = 1e-9  # relative: sums in another order
+_PLAIN = Layout(((),), (0,))  # the usual bucket and overlap
+
+
+@dataclass(frozen=True, slots=True)
+class ShareSums:
+    """The figures of every unit under one share, and their sums. Seconds are of one micro-batch on one rank."""
+
+    table: UnitTable
+    work_s: float
+    forward_s: float
+    backward_s: float
+    repeated_s: float  # what full recompute repeats
+    dense: float
+    expert: float
+    activation: float
+
+
+@dataclass
+class Tables:
+    """The sums of each share, counted once; they do not depend on the fixed parts of a layout, so that searches of
+    one model on one cluster share them."""
+
+    setup: Setup
+    measured: MeasuredUnits | None = None
+    known: dict[Share, ShareSums] = field(default_factory=dict)
+
+    def __call__(self, group: Group) -> ShareSums:
+        """The sums for the share of this group."""
+        share = group.share(self.setup.proposal.seq_len)
+        if share not in self.known:
+            self.known[share] = _sums(share_table(self.setup, share, group.structure, self.measured))
+        return self.known[share]
+
+
+def _sums(table: UnitTable) -> ShareSums:
+    total = table.figures.sum(axis=0)
+    of = total.tolist()
+    forward = of[Figure.FORWARD] + of[Figure.TP_FORWARD] + of[Figure.CP_FORWARD] + of[Figure.EP_FORWARD]
+    backward = of[Figure.BACKWARD] + of[Figure.TP_BACKWARD] + of[Figure.CP_BACKWARD] + of[Figure.EP_BACKWARD]
+    repeated = of[Figure.RECOMPUTE] + of[Figure.TP_FORWARD] + of[Figure.CP_FORWARD] + of[Figure.EP_FORWARD]
+    return ShareSums(
+        table, float(total[list(SECONDS)].sum()), forward, backward, repeated, of[Figure.DENSE], of[Figure.EXPERT],
+        of[Figure.ACTIVATION],
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _PerStep:
+    """What degrees and a ZeRO stage cost at least, summed over the stages, whatever the micro-batch."""
+
+    forward_s: float  # exchange beside the forward of every micro-batch
+    backward_s: float
+    copies_s: float  # of every micro-batch
+    end_s: float  # gradient exchange after the last backward, hidden or not
+    after_s: float  # of the mean rank, as the next
+    optimizer_s: float
+    state_bytes: float
+
+
+@dataclass
+class Floors:
+    """Lower bounds of groups of layouts, for one job."""
+
+    setup: Setup
+    tables: Tables
+    steps: dict[tuple[Structure, int, int, bool], _PerStep] = field(default_factory=dict)
+    alive: dict[tuple[str, tuple[int, ...], int], MeanWeights] = field(default_factory=dict)
+
+    def of_groups(self, found: Sequence[Group]) -> list[float]:
+        """`of_group` of each."""
+        bounds: list[float] = []
+        structure: Structure | None = None
+        known: dict[tuple[int, str], ShareSums] = {}
+        for group in found:
+            if group.structure is not structure:
+                structure, known = group.structure, {}
+            key = group.micro_batch, group.recompute
+            if key not in known:
+                known[key] = self.tables(group)
+            bounds.append(self._pipeline_s(group, self._work_s(group, known[key])) + STEP_HOST_S.value)
+        return bounds
+
+    def of_group(self, group: Group) -> float:
+        """A lower bound of the step of every layout in a group.
+
+        The busiest rank works at least the mean. Where whole backwards come down a chain of pp stages, stage r costs
+        all work before it once and its own m times: no partition of total work T makes the largest of these less than
+        T / (1 - (1 - 1/m)^pp).
+        """
+        return self.of_groups([group])[0]
+
+    def _work_s(self, group: Group, sums: ShareSums) -> float:
+        some = group.recompute == "full" and self.setup.proposal.wanted.recompute_layers is not None
+        return sums.work_s - sums.repeated_s if some else sums.work_s
+
+    def _pipeline_s(self, group: Group, work_s: float) -> float:
+        m, pp = group.micro_batches, group.structure.pp
+        placed = self.setup.proposal.wanted.placement is not None
+        chain = group.vpp == 1 and not placed and group.schedule not in SPLIT_BACKWARD
+        return work_s / (1 - (1 - 1 / m) ** pp) if chain else m * work_s / pp
+
+    def of_layout(self, group: Group, zero: int) -> float:
+        """A lower bound of the step of one layout of a group: the group's, with what its ZeRO stage adds to every
+        micro-batch, the exchange that the mean rank cannot hide, and the mean rank's optimizer and gathering."""
+        sums, step = self.tables(group), self._per_step(group, zero)
+        wanted, units, pp = self.setup.proposal.wanted, len(self.tables(group).table.names), group.structure.pp
+        overlap = _PLAIN.overlap if wanted.overlap is None else wanted.overlap
+        work = self._work_s(group, sums) + step.copies_s
+        work += _beside(sums.forward_s, step.forward_s, units, overlap)
+        work += _beside(sums.backward_s, step.backward_s, units, overlap)
+        exposed = step.end_s
+        if overlap:
+            shown = max(0.0, step.end_s - sums.backward_s) if zero < 2 else 0.0
+            exposed = shown + CONTENTION.value * (step.end_s - shown)
+        pipeline = max(self._pipeline_s(group, work), (group.micro_batches * work + exposed) / pp)
+        return (pipeline + step.optimizer_s + step.after_s + STEP_HOST_S.value) * (1 - _ROUNDING)
+
+    def memory(self, group: Group, zero: int) -> float:
+        """Bytes that the fullest rank needs at least, however the stages are cut."""
+        key = group.schedule, group.placement, group.micro_batches
+        if key not in self.alive:
+            self.alive[key] = live(*key).mean_weights()
+        states = self._per_step(group, zero).state_bytes
+        reserve = self.setup.proposal.cluster.device.reserved_bytes.value
+        return self.alive[key].floor(self.tables(group).activation, states) + reserve
+
+    def _per_step(self, group: Group, zero: int) -> _PerStep:
+        together = group.placement[0] == group.placement[-1]
+        key = group.structure, zero, len(group.placement), together
+        if key not in self.steps:
+            self.steps[key] = self._least(group, zero, together)
+        return self.steps[key]
+
+    def _least(self, group: Group, zero: int, together: bool) -> _PerStep:
+        proposal, s, sums = self.setup.proposal, group.structure, self.tables(group)
+        cluster, training = proposal.cluster, proposal.training
+        dense, expert = sums.dense - (sums.table.tied if together else 0.0), sums.expert
+        recipe, trainable = state_bytes(training), trainable_share(training)
+        recipe = replace(recipe, gradient=0, master=0, moments=0) if trainable < 1 else recipe
+        shards = groups.shard_group(cluster, s).size
+        experts = min(shards, groups.expert_gradient_group(cluster, s).size)
+        states = dense * recipe.sharded(zero, shards) + expert * recipe.sharded(zero, experts)
+        each = np.array([dense / s.pp]), np.array([expert / s.pp])
+        optimizer = float(optimizer_s(self.setup, s, zero, *each, self.tables.measured)[0])
+        if not have_replicas(s, expert > 0):
+            return _PerStep(0.0, 0.0, 0.0, 0.0, 0.0, optimizer, states)
+        bucket = _PLAIN.bucket_mib if proposal.wanted.bucket_mib is None else proposal.wanted.bucket_mib
+        exchange = step_exchange(
+            training, cluster, zero, bucket, replica_groups(cluster, s), Parameters(dense, expert),
+            len(sums.table.names), len(group.placement),
+        )  # fmt: skip
+        copies_f, copies_b = copies_s(self.setup, zero, np.array([dense + expert]))  # none below ZeRO-2
+        copies = float(copies_f[0] + copies_b[0])
+        return _PerStep(
+            exchange.forward_s, exchange.backward_s, copies, exchange.end_s, exchange.after_s / s.pp, optimizer, states
+        )
+
+
+def _beside(busy: float, exchange: float, units: int, overlap: bool) -> float:
+    """What exchanges beside the work of several stages add to it at least: the sums stand for one stage with all the
+    units, for what an exchange adds grows no faster than its work hides it."""
+    if not overlap:
+        return exchange
+    alone = max(exchange - busy, 0.0) + exchange / units
+    return (1 - CONTENTION.value) * alone + CONTENTION.value * exchange
