@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from meshwright.basics.errors import bad_input
 from meshwright.files import outputs as out
@@ -23,6 +23,9 @@ from meshwright.files.plan import Plan
 from meshwright.files.plan_toml import read_plan, write_plan
 from meshwright.files.resolve import read_setup
 from meshwright.files.setup import Setup
+
+if TYPE_CHECKING:
+    from meshwright.planner.candidates import Bench
 
 PathLike = Path | str
 Progress = Callable[[str], None]
@@ -77,11 +80,12 @@ def memory(file: PathLike, overrides: Sequence[str] = ()) -> out.MemoryOutput:
 
 def plan(file: PathLike, overrides: Sequence[str] = (), *, top: int = 5, output: Path | None = None) -> out.PlanOutput:
     """Rank the plans of a job; write the best one to `output`. Raises AnswerIsNo when nothing fits."""
-    from meshwright.planner.rank import plan as rank
+    from meshwright.planner.candidates import Bench
+    from meshwright.planner.rank import ranked
 
     target = _target(output, [file]) if output is not None else None
-    setup = read_setup(file, overrides)
-    found = rank(setup, top=top)
+    bench = Bench(read_setup(file, overrides))
+    found = ranked(bench, top)
     if target is not None:
         write_plan(found.plans[0], target)
     entries = [plan_entry(one, _runners(one), why) for one, why in zip(found.plans, found.why, strict=True)]
@@ -91,12 +95,13 @@ def plan(file: PathLike, overrides: Sequence[str] = (), *, top: int = 5, output:
         seconds=found.seconds,
         plans=entries,
         rejected=rejected,
-        choices=_choices(setup, found.plans[0]),
+        choices=_choices(bench, found.plans[0]),
     )
 
 
-def _choices(setup: Setup, best: Plan) -> list[out.ChoicePart]:
+def _choices(bench: "Bench", best: Plan) -> list[out.ChoicePart]:
     """What each choice that the job of `[search] cost_of` makes would cost here; `best` is this job's first plan."""
+    setup = bench.setup
     if setup.cost_of is None:
         return []
     from meshwright.layout.proposal import Wanted
@@ -108,7 +113,7 @@ def _choices(setup: Setup, best: Plan) -> list[out.ChoicePart]:
     chosen = {name: value for name in names if (value := getattr(wanted, name)) is not None}
     return [
         out.ChoicePart(field=one.field, value=one.value, step_time_s=one.step_s, cost=one.cost, reason=one.reason)
-        for one in cost_of_choices(setup, chosen, best if setup.proposal.wanted == Wanted() else None)
+        for one in cost_of_choices(setup, chosen, best if setup.proposal.wanted == Wanted() else None, bench)
     ]
 
 

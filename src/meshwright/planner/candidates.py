@@ -13,7 +13,7 @@ from meshwright.files.setup import Setup
 from meshwright.layout.batch import Batch
 from meshwright.layout.degrees import Layout
 from meshwright.layout.partition import even_stages
-from meshwright.layout.proposal import proposal_of
+from meshwright.layout.proposal import Wanted, proposal_of
 from meshwright.layout.schedules import SPLIT_BACKWARD
 from meshwright.planner.cutting import Cutter, Stages, cut_by_memory
 from meshwright.planner.floors import Floors, Tables
@@ -58,14 +58,20 @@ class Bench:
 
     setup: Setup
     measured: MeasuredUnits | None = None
+    shared: "Bench | None" = None
     tables: Tables = field(init=False)
     floors: Floors = field(init=False)
     cutter: Cutter = field(init=False)
 
     def __post_init__(self) -> None:
-        self.tables = Tables(self.setup, self.measured)
+        self.tables = self.shared.tables if self.shared else Tables(self.setup, self.measured)
+        self.cutter = self.shared.cutter if self.shared else Cutter(whole_layers(self.setup))
         self.floors = Floors(self.setup, self.tables)
-        self.cutter = Cutter(whole_layers(self.setup))
+
+    def pinned(self, wanted: Wanted) -> "Bench":
+        """The bench of the same job with other parts of the layout fixed: figures and cuts do not depend on them."""
+        setup = replace(self.setup, proposal=replace(self.setup.proposal, wanted=wanted))
+        return Bench(setup, self.measured, self)
 
     def table(self, group: Group) -> UnitTable:
         """The figures of every unit for the share of this group."""

@@ -11,6 +11,7 @@ from meshwright.files.prediction import Prediction
 from meshwright.files.setup import Setup
 from meshwright.layout.degrees import describe
 from meshwright.layout.proposal import Wanted
+from meshwright.planner.candidates import Bench
 from meshwright.predictor.constants import RESOLUTION
 from meshwright.predictor.step import predict
 
@@ -92,33 +93,30 @@ class ChoiceCost:
         return None if self.step_s is None else self.step_s / self.free_step_s - 1
 
 
-def _pinned(setup: Setup, wanted: Wanted) -> Setup:
-    return replace(setup, proposal=replace(setup.proposal, wanted=wanted))
-
-
 def cost_of_choices(
-    setup: Setup, chosen: Mapping[str, object], free_plan: Plan | None = None
+    setup: Setup, chosen: Mapping[str, object], free_plan: Plan | None = None, bench: Bench | None = None
 ) -> tuple[ChoiceCost, ...]:
     """The predicted cost of each choice (keys of [layout], `micro_batch`, `micro_batches`): fixed one at a time, all
     else free, against the free optimum; the dearest first, impossible ones before all.
 
-    What the job itself fixes is set free first; `free_plan` is the free optimum where it is known already. Raises
-    InputError for an unknown key, AnswerIsNo when even the free space holds no plan.
+    What the job itself fixes is set free first; `free_plan` is the free optimum where it is known already, `bench` one
+    that has planned this job. Raises InputError for an unknown key, AnswerIsNo when even the free space holds no plan.
     """
-    from meshwright.planner.rank import plan as rank
+    from meshwright.planner.rank import ranked
 
     known = [f.name for f in fields(Wanted)]
     for name in chosen:
         if name not in known:
             near = nearest(name, known)
             raise bad_input("is not a part of a layout", field=f"layout.{name}", legal=f"did you mean {near}?")
-    best = free_plan or rank(_pinned(setup, Wanted()), top=1).plans[0]
+    bench = bench or Bench(setup)
+    best = free_plan or ranked(bench.pinned(Wanted()), top=1).plans[0]
     free = _prediction(best).step_time_s
     costs = []
     for name, value in chosen.items():
         pinned = replace(Wanted(), **{name: value})  # type: ignore[arg-type]
         try:
-            kept = rank(_pinned(setup, pinned), top=1).plans[0]
+            kept = ranked(bench.pinned(pinned), top=1).plans[0]
         except AnswerIsNo as no:
             costs.append(ChoiceCost(name, value, None, free, None, no.message))
             continue

@@ -10,6 +10,7 @@ from meshwright.files.setup import Setup
 from meshwright.layout.degrees import Layout
 from meshwright.layout.schedules import SPLIT_BACKWARD
 from meshwright.model.states import state_bytes
+from meshwright.model.units import Unit, units_of
 from meshwright.planner.cutting import SECONDS
 from meshwright.planner.space import Group, Structure
 from meshwright.predictor import groups
@@ -46,12 +47,16 @@ class Tables:
     setup: Setup
     measured: MeasuredUnits | None = None
     known: dict[Share, ShareSums] = field(default_factory=dict)
+    units: tuple[Unit, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.units = units_of(self.setup.proposal.arch)
 
     def __call__(self, group: Group) -> ShareSums:
         """The sums for the share of this group."""
         share = group.share(self.setup.proposal.seq_len)
         if share not in self.known:
-            self.known[share] = _sums(share_table(self.setup, share, group.structure, self.measured))
+            self.known[share] = _sums(share_table(self.setup, share, group.structure, self.measured, self.units))
         return self.known[share]
 
 

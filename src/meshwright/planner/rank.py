@@ -26,7 +26,7 @@ from meshwright.planner.refusals import refusal
 from meshwright.planner.space import Group, Rejection, Structure, space
 from meshwright.predictor.constants import RESOLUTION
 
-__all__ = ["PlanResult", "Rejection", "plan"]
+__all__ = ["PlanResult", "Rejection", "plan", "ranked"]
 
 _UNCUT, _EXACT, _CUT, _GROUP = range(4)  # of equal keys: what may still become a candidate, then the more refined
 _SAME_DEGREES = 2  # of a short list, at most so many plans share their degrees
@@ -181,18 +181,22 @@ def _step_s(plan: Plan) -> float:
 
 
 def plan(setup: Setup, top: int = 5, measured: MeasuredUnits | None = None) -> PlanResult:
+    """`ranked` on a new bench."""
+    return ranked(Bench(setup, measured), top)
+
+
+def ranked(bench: Bench, top: int = 5) -> PlanResult:
     """Rank the layouts of a job, fastest first; parts that the job fixes stay fixed.
 
-    `measured` unit times of a run replace the roofline. The fastest plan of the whole space is always found; the
+    Measured unit times of the bench replace the roofline. The fastest plan of the whole space is always found; the
     plainest of those that are as fast within the predictor's resolution ranks first. Plans differ in degrees, ZeRO
     stage or recompute. Raises AnswerIsNo when no layout is legal and runnable by the framework that the job names, or
     when none fits in memory, saying what would.
     """
-    start = time.perf_counter()
+    start, setup = time.perf_counter(), bench.setup
     found = space(setup)
     if not found.groups:
         raise AnswerIsNo(nothing_runs(setup, found.rejected))
-    bench = Bench(setup, measured)
     search = _Search(bench, found.groups)
     structures = len({group.structure for group in found.groups})
     same = max(_SAME_DEGREES, -(-top // structures)) if top <= 10 else top

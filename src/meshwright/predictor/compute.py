@@ -5,7 +5,7 @@ products for each (input and weight gradients), attention 2.5 times. What the ho
 where it is longer than the device's own time: small work is bound by it. Communication is apart (`exchanges.py`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from meshwright.files.run import MeasuredUnits, UnitTime
@@ -208,15 +208,20 @@ def same_conditions(measured: MeasuredUnits, share: Share) -> bool:
 
 
 def costs_by_unit(
-    setup: Setup, share: Share, measured: MeasuredUnits | None = None, speed: Speed | None = None
+    setup: Setup,
+    share: Share,
+    measured: MeasuredUnits | None = None,
+    speed: Speed | None = None,
+    units: Sequence[Unit] | None = None,
 ) -> dict[str, UnitCost]:
-    """The cost of every unit of the model under one share; recompute alike on all layers."""
+    """The cost of every unit of the model under one share; recompute alike on all layers. Units that cost the same
+    hold the same object, unless they were measured."""
     proposal = setup.proposal
     arch, training = proposal.arch, proposal.training
     speed = speed or speed_of(proposal.cluster.device, training.precision)
     by_kind: dict[UnitKind, UnitCost] = {}
     costs: dict[str, UnitCost] = {}
-    for unit in units_of(arch):
+    for unit in units or units_of(arch):
         if unit.kind not in by_kind:
             by_kind[unit.kind] = kind_cost(arch, training, unit, share, speed)
         costs[unit.name] = by_kind[unit.kind]

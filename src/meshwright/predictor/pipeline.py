@@ -1,16 +1,18 @@
 """The event simulator: when each action of a pipeline step starts and ends, and so how long devices idle."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.layout.pipeline_action import PipelineAction
+from meshwright.layout.pipeline_action import ActionKind, PipelineAction
 from meshwright.timeline.columns import Action, Kind, Timeline, build
 
 Orders = Sequence[Sequence[PipelineAction]]
+Costs = Mapping[ActionKind, Sequence[float]]
 
 _ACTION = {"F": Action.FORWARD, "B": Action.BACKWARD, "I": Action.INPUT_BACKWARD, "W": Action.WEIGHT_BACKWARD}
 _NAMES = ("forward", "backward", "input backward", "weight backward", "gradient exchange", "optimizer", "transfer")
@@ -102,10 +104,10 @@ def simulate(
     """
     stages, ranks = len(placement), len(orders)
     half = [cost / 2 for cost in backward_s]
-    cost = {"F": forward_s, "B": backward_s, "I": input_backward_s or half, "W": weight_backward_s or half}
+    cost: Costs = {"F": forward_s, "B": backward_s, "I": input_backward_s or half, "W": weight_backward_s or half}
     per_boundary = [hop_s] * (stages - 1) if isinstance(hop_s, int | float) else list(hop_s)
     hop = [h if placement[s] != placement[s + 1] else 0.0 for s, h in enumerate(per_boundary)] + [0.0]
-    starts = _run(orders, placement, cost, hop)
+    starts, _ = _run(orders, placement, cost, hop)
 
     ends, busy = [], []
     for order, start in zip(orders, starts, strict=True):
@@ -123,6 +125,12 @@ def simulate(
     )  # fmt: skip
 
 
+def rank_ends(orders: Orders, placement: Sequence[int], cost: Costs, hop_s: float) -> list[float]:
+    """When each pipeline rank of `simulate` ends its last action, for costs of every kind of action by stage."""
+    hop = [hop_s if here != after else 0.0 for here, after in pairwise(placement)] + [0.0]
+    return _run(orders, placement, cost, hop)[1]
+
+
 def _by_rank(value: float | Sequence[float], ranks: int) -> tuple[float, ...]:
     return (float(value),) * ranks if isinstance(value, int | float) else tuple(value)
 
@@ -130,10 +138,11 @@ def _by_rank(value: float | Sequence[float], ranks: int) -> tuple[float, ...]:
 def _run(
     orders: Orders,
     placement: Sequence[int],
-    cost: dict[str, Sequence[float]],
+    cost: Costs,
     hop: list[float],
-) -> tuple[NDArray[np.float64], ...]:
-    """Start times of all actions. The inner loop of the planner: plain lists, one look-up and one store an action."""
+) -> tuple[tuple[NDArray[np.float64], ...], list[float]]:
+    """Start times of all actions, and when each rank ends. The inner loop of the planner: plain lists, one look-up and
+    one store an action."""
     stages, last = len(placement), len(placement) - 1
     m = 1 + max((action.micro_batch for order in orders for action in order), default=0)
     absent = -1.0
@@ -195,7 +204,7 @@ def _run(
     if stuck:
         waits = ", ".join(f"rank {rank} waits to run {orders[rank][at[rank]]}" for rank in stuck)
         raise ValueError(f"these orders deadlock: {waits}")
-    return tuple(np.array(row) for row in starts)
+    return tuple(np.array(row) for row in starts), clock
 
 
 def _transfers(

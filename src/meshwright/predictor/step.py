@@ -23,7 +23,7 @@ from meshwright.predictor.compute import same_conditions, share_of
 from meshwright.predictor.costs import StepCosts, step_costs
 from meshwright.predictor.kernels import gemm_efficiency, peak_flops
 from meshwright.predictor.memory import memory_parts, stage_memories
-from meshwright.predictor.pipeline import Simulation, simulate
+from meshwright.predictor.pipeline import Costs, Simulation, rank_ends, simulate
 from meshwright.predictor.table import Figure, StageTable, by_rank, layout_table, stage_table
 from meshwright.predictor.utilisation import model_flops_utilisation
 from meshwright.timeline.columns import Action, Kind, Timeline, build
@@ -44,7 +44,12 @@ def pipeline_ends(layout: Layout, batch: Batch, costs: StepCosts) -> Floats:
     """When each pipeline rank ends its last action, seconds from the start of the step."""
     if len(layout.placement) == 1:
         return (costs.forward_s + costs.backward_s) * batch.micro_batches
-    return np.array([end[-1] for end in run_pipeline(layout, batch, costs).end])
+    orders = actions(layout.schedule if layout.pp > 1 else "1f1b", layout.placement, batch.micro_batches)
+    seconds: Costs = {
+        "F": costs.forward_s.tolist(), "B": costs.backward_s.tolist(), "I": costs.input_backward_s.tolist(),
+        "W": costs.weight_backward_s.tolist(),
+    }  # fmt: skip
+    return np.array(rank_ends(orders, layout.placement, seconds, costs.hop_s))
 
 
 def step_seconds(ends: Floats, costs: StepCosts) -> float:

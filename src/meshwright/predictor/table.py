@@ -82,26 +82,35 @@ def _row(setup: Setup, unit: Unit, share: Share, cost: UnitCost, exchange: UnitE
     ]  # fmt: skip
 
 
-def share_table(setup: Setup, share: Share, degrees: Degrees, measured: MeasuredUnits | None = None) -> UnitTable:
-    """The figures of every unit when all layers are alike in recompute.
+def share_table(
+    setup: Setup,
+    share: Share,
+    degrees: Degrees,
+    measured: MeasuredUnits | None = None,
+    units: Sequence[Unit] | None = None,
+) -> UnitTable:
+    """The figures of every unit when all layers are alike in recompute; `units` are the model's, where they are at
+    hand.
 
     Measured unit times leave collectives out, so those are added to them as to the roofline.
     """
     proposal = setup.proposal
-    costs = costs_by_unit(setup, share, measured)
-    rows: dict[tuple[str, UnitCost], list[float]] = {}
-    table, tied = [], 0.0
-    for unit in units_of(proposal.arch):
-        key = (unit.kind, costs[unit.name])
-        if key not in rows:
-            exchange = unit_exchange(
-                proposal.arch, proposal.training, proposal.cluster, unit, share, costs[unit.name], degrees
-            )
-            rows[key] = _row(setup, unit, share, costs[unit.name], exchange)
+    units = units or units_of(proposal.arch)
+    costs = costs_by_unit(setup, share, measured, units=units)
+    known: dict[tuple[str, int], int] = {}
+    rows: list[list[float]] = []
+    which, tied = [], 0.0
+    for unit in units:
+        cost = costs[unit.name]
+        key = (unit.kind, id(cost))  # units without a measured time share the cost of their kind
+        if key not in known:
+            exchange = unit_exchange(proposal.arch, proposal.training, proposal.cluster, unit, share, cost, degrees)
+            known[key] = len(rows)
+            rows.append(_row(setup, unit, share, cost, exchange))
             if unit.kind == "head":
                 tied = _parameters(setup, unit, share)[2]
-        table.append(rows[key])
-    return UnitTable(tuple(costs), np.array(table, np.float64), tied)
+        which.append(known[key])
+    return UnitTable(tuple(costs), np.array(rows, np.float64)[which], tied)
 
 
 def layout_table(setup: Setup, layout: Layout, batch: Batch, measured: MeasuredUnits | None = None) -> UnitTable:
