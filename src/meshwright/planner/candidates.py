@@ -17,7 +17,7 @@ from meshwright.layout.proposal import Wanted, proposal_of
 from meshwright.layout.schedules import SPLIT_BACKWARD
 from meshwright.planner.cutting import Cutter, Stages, cut_by_memory
 from meshwright.planner.floors import Floors, Tables
-from meshwright.planner.refusals import whole_layers
+from meshwright.planner.refusals import Refusals, whole_layers
 from meshwright.planner.space import Group
 from meshwright.predictor.costs import StepCosts, pipeline_bound, step_costs
 from meshwright.predictor.live import live
@@ -52,26 +52,40 @@ class Candidate:
         return f"{gib(self.worst_bytes)} ({', '.join(f'{kind} {gib(size)}' for size, kind in parts[:2])})"
 
 
+_BESIDE_GROUPS = ("recompute_layers", "bucket_mib", "overlap", "stages", "placement")
+"""The parts of a layout that may be fixed and that no group names."""
+
+
 @dataclass
 class Bench:
     """What the candidates of one search share: unit figures by share, stages by share and number of stages."""
 
     setup: Setup
     measured: MeasuredUnits | None = None
-    shared: "Bench | None" = None
     tables: Tables = field(init=False)
     floors: Floors = field(init=False)
     cutter: Cutter = field(init=False)
+    refuse: Refusals = field(init=False)
+    known: dict[tuple[Group, int], Candidate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.tables = self.shared.tables if self.shared else Tables(self.setup, self.measured)
-        self.cutter = self.shared.cutter if self.shared else Cutter(whole_layers(self.setup))
+        self.tables = Tables(self.setup, self.measured)
         self.floors = Floors(self.setup, self.tables)
+        self.cutter = Cutter(whole_layers(self.setup))
+        self.refuse = Refusals(self.setup)
 
     def pinned(self, wanted: Wanted) -> "Bench":
-        """The bench of the same job with other parts of the layout fixed: figures and cuts do not depend on them."""
+        """The bench of the same job with other parts of the layout fixed. Figures and cuts do not depend on them; what
+        depends only on parts that the groups name is shared as well."""
         setup = replace(self.setup, proposal=replace(self.setup.proposal, wanted=wanted))
-        return Bench(setup, self.measured, self)
+        other = Bench(setup, self.measured)
+        other.tables, other.cutter = self.tables, self.cutter
+        before = self.setup.proposal.wanted
+        if all(getattr(wanted, name) == getattr(before, name) for name in _BESIDE_GROUPS):
+            other.floors, other.refuse, other.known = self.floors, self.refuse, self.known
+        else:
+            other.floors = Floors(setup, self.tables)
+        return other
 
     def table(self, group: Group) -> UnitTable:
         """The figures of every unit for the share of this group."""
@@ -116,8 +130,11 @@ class Bench:
         """The layouts of a group, one a ZeRO stage, balanced by time whether that fits in memory or not."""
         stages = self.stages(group)
         if stages is not None:
+            group = replace(group, zeros=())
             for zero in zeros:
-                yield self.candidate(group, zero, stages)
+                if (group, zero) not in self.known:
+                    self.known[group, zero] = self.candidate(group, zero, stages)
+                yield self.known[group, zero]
 
     def recut(self, found: Candidate) -> Candidate | None:
         """A layout that does not fit, cut so that every stage does: states and activations move with the units. Never

@@ -194,7 +194,7 @@ def ranked(bench: Bench, top: int = 5) -> PlanResult:
     when none fits in memory, saying what would.
     """
     start, setup = time.perf_counter(), bench.setup
-    found = space(setup)
+    found = space(setup, bench.refuse)
     if not found.groups:
         raise AnswerIsNo(nothing_runs(setup, found.rejected))
     search = _Search(bench, found.groups)

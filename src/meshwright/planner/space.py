@@ -215,13 +215,14 @@ def _features(
             yield schedule, vpp, recompute, tuple(runs), refused
 
 
-def space(setup: Setup) -> Space:
-    """Enumerate every layout that the rules allow and the named framework can run, and count the rest with reasons."""
+def space(setup: Setup, refuse: Refusals | None = None) -> Space:
+    """Enumerate every layout that the rules allow and the named framework can run, and count the rest with reasons.
+    `refuse` remembers what the framework refused in another space of the same job."""
     proposal = setup.proposal
     groups: list[Group] = []
     rules: dict[tuple[str, str], int] = {}
     refused: dict[tuple[str, str], int] = {}
-    refuse = Refusals(setup)
+    refuse = refuse or Refusals(setup)
     for bare in degrees(proposal):
         wanted = replace(_with(proposal.wanted, bare), micro_batch=None, micro_batches=None)
         judged = replace(proposal, wanted=wanted)
