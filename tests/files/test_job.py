@@ -227,3 +227,9 @@ def test_override_values_are_read_as_toml_spells_them(value: object) -> None:
         assert path == ("a", "b")
         assert read == value or (isinstance(value, float) and math.isclose(read, value))
         assert tomllib.loads(f"v = {written}")["v"] == read
+
+
+def test_a_mark_of_byte_order_is_no_content(tmp_path) -> None:
+    file = tmp_path / "job.toml"
+    file.write_text(GOOD, encoding="utf-8-sig")
+    assert read_job(file).tables.model.layers == 4

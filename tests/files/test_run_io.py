@@ -1,5 +1,6 @@
 """The files of a run folder, written and read back."""
 
+import errno
 import json
 import math
 from dataclasses import replace
@@ -141,3 +142,30 @@ def test_wrong_files_are_input_errors(tmp_path: Path, text: str, said: str) -> N
 def test_a_missing_file_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         run_io.read_units(tmp_path / "units.json")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1e-3])
+def test_times_of_units_are_times(tmp_path: Path, value: float) -> None:
+    units = MeasuredUnits({"embed": UnitTime(value, 1e-3, 4)}, 1, 128, 1, "none", "measured")
+    run_io.write_units(units, tmp_path / "units.json")
+    with pytest.raises(InputError, match=r"units\.json: units\.embed\.forward_s = .*must be a time"):
+        run_io.read_units(tmp_path / "units.json")
+
+
+def test_a_file_that_cannot_be_written_is_named_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "memory.json"
+    run_io.write_memory([], file)
+    before = file.read_text()
+
+    def full(self: Path, text: str, encoding: str) -> None:
+        self.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")  # as `write` says it: without a name
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        run_io.write_memory([RankMemory(0, 1, 1, 1, 1)], file)
+    assert caught.value.filename == str(file)
+    assert [path.name for path in tmp_path.iterdir()] == ["memory.json"]
+    assert file.read_text() == before

@@ -1,6 +1,7 @@
 """Which text is read, in which order, and how much of it."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,11 @@ def test_nothing_to_read_is_an_input_error(tmp_path: Path, name: str, said: str)
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=f"data.path = .*{said}"):
         open_corpus(str(tmp_path / name))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_pipes_and_sockets_in_a_folder_are_left_out(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.txt")
+    os.mkfifo(tmp_path / "b.jsonl")
+    (tmp_path / "c.txt").write_text("text")
+    assert documents(tmp_path) == ["text"]

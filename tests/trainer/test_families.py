@@ -2,13 +2,15 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
 from meshwright.basics.errors import InputError
 from meshwright.trainer.models.families import FAMILIES, complaints, inverse_frequencies, numerics
+from meshwright.trainer.unsupported import unsupported
 
-from .plans import TINY, variant
+from .plans import TINY, plan, variant
 
 
 def test_unknown_family_names_those_that_can_be_trained() -> None:
@@ -45,3 +47,28 @@ def test_plain_rotary_frequencies() -> None:
     found = inverse_frequencies(64, numerics(TINY))
     assert found[0] == 1.0
     assert math.isclose(found[-1], 10_000 ** (-62 / 64))
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"hidden_act": "gelu"}, "hidden_act = gelu: the trainer's feed-forward network is SwiGLU"),
+        ({"rms_norm_eps": "small"}, "rms_norm_eps = 'small': must be a number above 0"),
+        ({"rope_theta": float("inf")}, "rope_theta = inf: must be a number above 0"),
+        ({"initializer_range": -1}, "initializer_range = -1: must be a number above 0"),
+        ({"rope_scaling": {"rope_type": "yarn"}}, "rope_scaling = yarn"),
+        ({"rope_scaling": {"rope_type": "llama3", "factor": 8}}, "low_freq_factor = None: must be a number above 0"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_a_config_asks_for_beyond_its_sizes_is_refused_before_the_start(tmp_path, config: dict, said: str) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    asked = plan()
+    proposal = replace(asked.setup.proposal, arch=variant(config_path=str(tmp_path)))
+    refused = unsupported(replace(asked, setup=replace(asked.setup, proposal=proposal)))
+    assert said in "\n".join(map(str, refused))
+
+
+def test_silence_of_a_config_means_the_familys_defaults(tmp_path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"rope_theta": None, "hidden_act": None, "rms_norm_eps": None}))
+    assert numerics(variant(config_path=str(tmp_path))) == numerics(variant())

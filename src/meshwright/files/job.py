@@ -48,7 +48,7 @@ def read_text(path: Path) -> str:
             raise bad_input("is a folder, not a file", file=str(path))
         if path.stat().st_size > _LARGEST_FILE:
             raise bad_input("is too large to be a job or plan", file=str(path))
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # editors on Windows put a mark in front
     except FileNotFoundError:
         near = sorted(entry.name for entry in path.parent.glob("*.toml")) if path.parent.is_dir() else []
         hint = f"in that folder: {', '.join(near[:5])}" if near else "meshwright init writes one"

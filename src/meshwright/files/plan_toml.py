@@ -17,6 +17,7 @@ from meshwright.files.plan import Plan
 from meshwright.files.prediction import Prediction, StageMemory
 from meshwright.files.resolve import setup_of
 from meshwright.files.setup import Setup
+from meshwright.files.strict_json import write_whole
 from meshwright.files.tables import FORMAT, ModelTable, PredictionTable
 from meshwright.layout.batch import Batch, equation, nearest_global, solve
 from meshwright.layout.degrees import Layout
@@ -210,6 +211,4 @@ def plan_text(plan: Plan, folder: Path | None = None) -> str:
 def write_plan(plan: Plan, path: Path | str) -> None:
     """Write plan.toml; it appears whole or not at all. Raises OSError."""
     path = Path(path)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(plan_text(plan, path.parent), encoding="utf-8")
-    partial.replace(path)
+    write_whole(path, plan_text(plan, path.parent))

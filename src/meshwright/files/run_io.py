@@ -1,9 +1,10 @@
 """Read and write the files of a run folder. Reading is strict and raises InputError naming file and field."""
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -89,8 +90,17 @@ def write_units(units: MeasuredUnits, path: Path) -> None:
 
 
 def read_units(path: Path) -> MeasuredUnits:
-    """Read `units.json`."""
-    return load_as(path, MeasuredUnits)
+    """Read `units.json`. Raises InputError, also for times that are negative or no numbers."""
+    units = load_as(path, MeasuredUnits)
+    wrong = [
+        Complaint(f"units.{name}.{part.name}", str(value), "must be a time of 0 s or more", file=str(path))
+        for name, times in units.units.items()
+        for part in fields(times)
+        if isinstance(value := getattr(times, part.name), float) and not 0 <= value < math.inf
+    ]
+    if wrong:
+        raise InputError(tuple(wrong))
+    return units
 
 
 @dataclass(frozen=True, slots=True)

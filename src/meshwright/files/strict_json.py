@@ -7,6 +7,7 @@ import json
 import math
 import types
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -57,10 +58,15 @@ def dump(value: object, path: Path) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write text beside its place and move it there in one step."""
+    """Write text beside its place and move it there in one step. Raises OSError naming `path`, and leaves nothing."""
     partial = path.with_name(path.name + ".partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def load(path: Path) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from meshwright.basics.quantities import seconds_text
 from meshwright.files.patch import change_text
+from meshwright.files.strict_json import write_whole
 from meshwright.layout.degrees import describe
 from meshwright.loop.measure import Measurement
 from meshwright.loop.outcome import Step, TuneResult
@@ -66,4 +67,4 @@ def journal_text(result: TuneResult) -> str:
 
 def write_journal(result: TuneResult) -> None:
     """Write `tune.md` into the loop's folder."""
-    result.folder.journal.write_text(journal_text(result))
+    write_whole(result.folder.journal, journal_text(result))

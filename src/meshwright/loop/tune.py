@@ -9,6 +9,7 @@ from meshwright.files.plan_toml import write_plan
 from meshwright.files.run import RunFolder
 from meshwright.files.run_io import new_run
 from meshwright.files.setup import Setup
+from meshwright.files.strict_json import write_whole
 from meshwright.layout.proposal import Wanted
 from meshwright.loop.candidates import candidates
 from meshwright.loop.journal import write_journal
@@ -92,4 +93,4 @@ def _write(result: TuneResult) -> None:
             for step in result.steps
         ],
     }  # fmt: skip
-    (result.folder.root / "tune.json").write_text(json.dumps(summary, indent=1) + "\n")
+    write_whole(result.folder.root / "tune.json", json.dumps(summary, indent=1) + "\n")

@@ -83,7 +83,7 @@ def _family(config: Mapping[str, Any], file: str) -> tuple[str, Family]:
 
 def _load(file: Path) -> dict[str, Any]:
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(file.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise bad_input("no such file", field=_FIELD, value=str(file)) from None
     except (OSError, UnicodeDecodeError, RecursionError) as error:

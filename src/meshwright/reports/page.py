@@ -6,6 +6,7 @@ from pathlib import Path
 
 from meshwright.files.plan import Plan
 from meshwright.files.run import StepMetrics
+from meshwright.files.strict_json import write_whole
 from meshwright.reports.gather import story_of
 from meshwright.reports.headline import findings, headline, settings, stages_table
 from meshwright.reports.loss_curve import loss_curve
@@ -23,9 +24,7 @@ def write_report(source: Plan | Path | Sequence[Path], path: Path) -> Path:
     The page loads nothing from the network. Raises InputError when a source is none of these.
     """
     story = story_of(source)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(page(story), encoding="utf-8")
-    partial.replace(path)
+    write_whole(path, page(story))
     return path
 
 

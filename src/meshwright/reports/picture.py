@@ -2,6 +2,7 @@
 
 import html
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,8 +40,18 @@ class Picture:
     @property
     def json(self) -> str:
         """Data and layout, safe inside a script element."""
-        text = json.dumps({"data": self.data, "layout": {**self.layout, "height": self.height}}, allow_nan=False)
+        drawn = _finite({"data": self.data, "layout": {**self.layout, "height": self.height}})
+        text = json.dumps(drawn, allow_nan=False)
         return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _finite(value: Any) -> Any:
+    """The same with null, which plotly draws as a gap, for what is no number (the loss of a run that diverged)."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def label(text: str) -> str:

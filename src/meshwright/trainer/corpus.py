@@ -87,7 +87,13 @@ def pieces(corpus: Corpus, limit_bytes: int | None = None) -> Iterator[Piece]:
 def _walk(root: Path, skipped: frozenset[str]) -> Iterator[Path]:
     for folder, names, files in os.walk(root):
         names[:] = sorted(n for n in names if n not in skipped and not n.startswith((".", "__pycache__", "config-")))
-        yield from (Path(folder, file) for file in sorted(files) if not file.startswith("."))
+        found = (Path(folder, file) for file in sorted(files) if not file.startswith("."))
+        yield from (file for file in found if not _never_ends(file))
+
+
+def _never_ends(file: Path) -> bool:
+    """Is it a pipe, a socket or a device, which cannot be read twice, or at all?"""
+    return file.exists() and not file.is_file()
 
 
 def _is_binary(file: Path) -> bool:

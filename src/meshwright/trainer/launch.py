@@ -18,6 +18,7 @@ from meshwright.trainer.clock import default_dilation
 from meshwright.trainer.data import check_enough, open_tokens, prepare
 from meshwright.trainer.environment import environment
 from meshwright.trainer.failure import explain
+from meshwright.trainer.lost_place import lost_place
 from meshwright.trainer.membership import membership
 from meshwright.trainer.options import TrainOptions, check_options, write_options
 from meshwright.trainer.outcome import result_of
@@ -108,7 +109,8 @@ def run_ranks(world: int, folder: RunFolder, watch: Watch, worker: str) -> None:
             time.sleep(_LOOK_S)
         watch.look()
     if agent.returncode:
-        raise explain(folder.root, agent.returncode, watch.last.step if watch.last else None)
+        last = watch.last.step if watch.last else None
+        raise lost_place(folder.root, last) or explain(folder.root, agent.returncode, last)
 
 
 def finish(plan: Plan, folder: RunFolder, options: TrainOptions, since: int = 0) -> RunResult:

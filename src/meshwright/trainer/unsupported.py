@@ -1,14 +1,15 @@
 """What the trainer cannot run, said before any process starts. Imports no torch."""
 
-from meshwright.basics.errors import Complaint
+from meshwright.basics.errors import Complaint, InputError
 from meshwright.files.plan import Plan
-from meshwright.trainer.models.families import complaints
+from meshwright.model.architecture import Architecture
+from meshwright.trainer.models.families import complaints, numerics
 
 
 def unsupported(plan: Plan) -> tuple[Complaint, ...]:
     """Everything in a plan that this trainer refuses; empty when it runs the plan."""
     layout, training, arch = plan.layout, plan.setup.proposal.training, plan.setup.proposal.arch
-    found = list(complaints(arch))
+    found = list(complaints(arch)) or _in_the_config(arch)
 
     def refuse(when: bool, field: str, value: object, rule: str, legal: str) -> None:
         if when:
@@ -36,3 +37,12 @@ def unsupported(plan: Plan) -> tuple[Complaint, ...]:
     evenly = f"tensor ranks share out {arch.heads} heads and {arch.kv_heads} kv heads evenly"
     refuse(not heads, "layout.tp", layout.tp, evenly, "a common divisor of both")
     return tuple(found)
+
+
+def _in_the_config(arch: Architecture) -> list[Complaint]:
+    """What the model's config.json asks for beyond its sizes that the trainer cannot do."""
+    try:
+        numerics(arch)
+    except InputError as error:
+        return list(error.complaints)
+    return []

@@ -28,6 +28,9 @@ FAMILIES: dict[str, Family] = {
 }
 
 
+_SWISH = ("silu", "swish")
+
+
 @dataclass(frozen=True, slots=True)
 class RopeScaling:
     """The frequency change of Llama 3.1 and later: long wavelengths are stretched by `factor`."""
@@ -94,14 +97,30 @@ def numerics(arch: Architecture) -> Numerics:
     config: dict[str, Any] = {}
     if arch.config_path is not None:
         path = Path(arch.config_path)
-        config = json.loads((path / "config.json" if path.is_dir() else path).read_text())
+        config = json.loads((path / "config.json" if path.is_dir() else path).read_text(encoding="utf-8-sig"))
+    activation = config.get("hidden_act") or "silu"
+    if activation not in _SWISH:
+        rule = "the trainer's feed-forward network is SwiGLU"
+        raise InputError((Complaint("hidden_act", str(activation), rule, "silu", arch.config_path or ""),))
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    found = {"rope_theta": family.rope_theta, "rms_norm_eps": family.norm_eps, "initializer_range": 0.02}
+    found |= {key: value for key in found if (value := config.get(key, rope.get(key))) is not None}
+    _positive(found, arch)
     return Numerics(
-        rope_theta=float(config.get("rope_theta") or rope.get("rope_theta") or family.rope_theta),
-        norm_eps=float(config.get("rms_norm_eps", family.norm_eps)),
-        scaling=_scaling(rope, arch),
-        initializer_range=float(config.get("initializer_range", 0.02)),
+        rope_theta=float(found["rope_theta"]), norm_eps=float(found["rms_norm_eps"]), scaling=_scaling(rope, arch),
+        initializer_range=float(found["initializer_range"]),
+    )  # fmt: skip
+
+
+def _positive(values: dict[str, Any], arch: Architecture) -> None:
+    """Raise InputError naming every value that is not a finite number above 0."""
+    wrong = tuple(
+        Complaint(key, repr(value), "must be a number above 0", file=arch.config_path or "")
+        for key, value in values.items()
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf
     )
+    if wrong:
+        raise InputError(wrong)
 
 
 def _scaling(rope: dict[str, Any], arch: Architecture) -> RopeScaling | None:
@@ -111,6 +130,8 @@ def _scaling(rope: dict[str, Any], arch: Architecture) -> RopeScaling | None:
     if kind != "llama3":
         rule = "the trainer does not know this rotary scaling"
         raise InputError((Complaint("rope_scaling", str(kind), rule, "default, llama3", arch.config_path or ""),))
+    keys = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+    _positive({key: rope.get(key) for key in keys}, arch)
     return RopeScaling(
         factor=float(rope["factor"]), low=float(rope["low_freq_factor"]), high=float(rope["high_freq_factor"]),
         original_positions=int(rope["original_max_position_embeddings"]),
