@@ -81,7 +81,9 @@ def test_the_bound_never_exceeds_the_simulation(
     plan = make_plan(TINY, 1, 4 * rounds, 512, **shape)
     stages = stage_table(layout_table(plan.setup, plan.layout, plan.batch), plan.layout.stages, plan.layout.placement)
     costs = step_costs(plan.setup, plan.layout, plan.batch, stages)
-    bound = pipeline_bound(plan.layout, costs, plan.batch.micro_batches, plan.layout.schedule == "zb-h1")
+    bound = pipeline_bound(
+        plan.layout.placement, costs.actions, costs.hop_s, plan.batch.micro_batches, plan.layout.schedule == "zb-h1"
+    )
     ends = pipeline_ends(plan.layout, plan.batch, costs)
     assert np.all(bound <= ends * (1 + 1e-9))
 

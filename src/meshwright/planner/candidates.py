@@ -122,7 +122,9 @@ class Bench:
             table = self.table(group)
         sums = stage_table(table, stages, layout.placement)
         costs = step_costs(self.setup, layout, batch, sums, self.measured)
-        ends = pipeline_bound(layout, costs, batch.micro_batches, layout.schedule in SPLIT_BACKWARD)
+        ends = pipeline_bound(
+            layout.placement, costs.actions, costs.hop_s, batch.micro_batches, layout.schedule in SPLIT_BACKWARD
+        )
         memory = memory_parts(self.setup, layout, batch, sums)
         return Candidate(group, layout, batch, sums, costs, memory, step_seconds(ends, costs))
 

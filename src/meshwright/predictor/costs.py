@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,15 @@ from meshwright.predictor.table import Figure, StageTable, by_rank
 Floats = NDArray[np.float64]
 
 
+class ActionSeconds(NamedTuple):
+    """Seconds of one action by stage."""
+
+    forward: Floats
+    backward: Floats
+    input_backward: Floats
+    weight_backward: Floats
+
+
 @dataclass(frozen=True)
 class StepCosts:
     """Device seconds, communication inside the stages included.
@@ -49,6 +58,11 @@ class StepCosts:
     optimizer_s: Floats
     after_s: float
     tied_s: float
+
+    @property
+    def actions(self) -> ActionSeconds:
+        """Those of the pipeline's actions."""
+        return ActionSeconds(self.forward_s, self.backward_s, self.input_backward_s, self.weight_backward_s)
 
 
 def optimizer_bytes(training: Training) -> float:
@@ -159,32 +173,35 @@ def _tied_s(setup: Setup, layout: Layout, stages: StageTable) -> float:
     return allreduce_s(cluster, size, 2, groups.hop_nodes(cluster, layout))
 
 
-def pipeline_bound(layout: Layout, costs: StepCosts, micro_batches: int, split: bool) -> Floats:
+def pipeline_bound(placement: Sequence[int], seconds: ActionSeconds, hop: float, m: int, split: bool) -> Floats:
     """A lower bound of the moment each pipeline rank ends its last action; exact without a pipeline.
 
     A rank cannot start before a micro-batch has come through the stages before its first one, and works through all
     its actions; its last whole backward then has to come down through all earlier stages to those ranks. With halved
     backwards the last action may be a weight gradient, for which nobody waits.
     """
-    placement = layout.placement
-    work = costs.forward_s + (costs.input_backward_s + costs.weight_backward_s if split else costs.backward_s)
-    busy = by_rank(work, placement, layout.pp) * micro_batches
-    first = [placement.index(rank) for rank in range(layout.pp)]
-    lead = _arrivals(placement, costs.forward_s, costs.hop_s)
-    ends = busy + lead[first]
+    work = seconds.forward + (seconds.input_backward + seconds.weight_backward if split else seconds.backward)
+    ranks = np.asarray(placement)
+    busy = np.bincount(ranks, work) * m
+    depth: dict[int, int] = {}
+    for stage, rank in enumerate(placement):
+        depth.setdefault(rank, stage)
+    first, by_depth = np.array([depth[rank] for rank in range(len(depth))]), np.array(list(depth))
+    crossings = np.zeros(len(ranks))
+    crossings[1:] = np.where(ranks[1:] != ranks[:-1], hop, 0.0)
+    hops = crossings.cumsum()
+    ends: Floats = busy + _arrivals(seconds.forward, hops)[first]
     if split:
         return ends
-    tail = _arrivals(placement, costs.backward_s, costs.hop_s)
-    by_depth = sorted(range(layout.pp), key=lambda rank: first[rank])
-    latest = 0.0
-    for rank in reversed(by_depth):  # deepest first: whatever ends there has to come down to here
-        latest = max(latest, float(ends[rank] + tail[first[rank]]))
-        ends[rank] = latest - tail[first[rank]]
+    tail = _arrivals(seconds.backward, hops)[first]
+    # Deepest first: whatever ends there has to come down to here.
+    deepest = by_depth[::-1]
+    ends[deepest] = np.maximum.accumulate((ends + tail)[deepest]) - tail[deepest]
     return ends
 
 
-def _arrivals(placement: Sequence[int], seconds: Floats, hop: float) -> Floats:
+def _arrivals(seconds: Floats, hops: Floats) -> Floats:
     """Seconds of all earlier stages and the hops between them, by stage."""
-    crossings = np.array([0.0] + [hop if a != b else 0.0 for a, b in pairwise(placement)])
-    before: Floats = np.concatenate([[0.0], np.cumsum(seconds)[:-1]]) + np.cumsum(crossings)
+    before = hops.copy()
+    before[1:] += seconds.cumsum()[:-1]
     return before

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from itertools import chain, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,11 +47,13 @@ class Figure(IntEnum):
 
 @dataclass(frozen=True)
 class UnitTable:
-    """`figures[u, f]` for every unit in the order of the forward; `tied` parameters lie in both embed and head."""
+    """`figures[u, f]` for every unit in the order of the forward; `tied` parameters lie in both embed and head, and
+    `layer_working[u]` is the working bytes of the unit and, where it begins a layer of two, of the other half."""
 
     names: tuple[str, ...]
     figures: Floats
     tied: float
+    layer_working: Floats
 
 
 def _parameters(setup: Setup, unit: Unit, share: Share) -> tuple[float, float, float]:
@@ -110,7 +113,15 @@ def share_table(
             if unit.kind == "head":
                 tied = _parameters(setup, unit, share)[2]
         which.append(known[key])
-    return UnitTable(tuple(costs), np.array(rows, np.float64)[which], tied)
+    figures = np.array(rows, np.float64)[which]
+    return UnitTable(tuple(costs), figures, tied, _layer_working(tuple(costs), figures))
+
+
+def _layer_working(names: Sequence[str], figures: Floats) -> Floats:
+    working = figures[:, Figure.WORKING].copy()
+    halves = [here.endswith(".attn") and after == here[:-5] + ".ffn" for here, after in pairwise(names)]
+    working[:-1] += np.where(halves, figures[1:, Figure.WORKING], 0.0)
+    return working
 
 
 def layout_table(setup: Setup, layout: Layout, batch: Batch, measured: MeasuredUnits | None = None) -> UnitTable:
@@ -122,7 +133,8 @@ def layout_table(setup: Setup, layout: Layout, batch: Batch, measured: MeasuredU
     plain = share_table(setup, replace(share, recompute="none"), layout, measured)
     chosen = recomputed_units(layout)
     again = np.array([name in chosen for name in table.names])
-    return UnitTable(table.names, np.where(again[:, None], table.figures, plain.figures), table.tied)
+    figures = np.where(again[:, None], table.figures, plain.figures)
+    return UnitTable(table.names, figures, table.tied, table.layer_working)  # which does not depend on recompute
 
 
 def by_rank(values: Floats, placement: Sequence[int], pp: int) -> Floats:
@@ -151,22 +163,16 @@ class StageTable:
 def stage_table(table: UnitTable, stages: Sequence[Sequence[str]], placement: Sequence[int]) -> StageTable:
     """Sums by stage. Every stage must hold a unit. Parameters of a tied matrix count once where one rank holds both
     ends, as `placement` says."""
-    order = [name for stage in stages for name in stage]
+    order = tuple(chain.from_iterable(stages))
     sizes = np.array([len(stage) for stage in stages])
-    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    if tuple(order) == table.names:
-        ordered = table.figures
-    else:
+    starts = np.cumsum(sizes) - sizes
+    ordered, pairs = table.figures, table.layer_working
+    if order != table.names:
         position = {name: index for index, name in enumerate(table.names)}
         ordered = table.figures[[position[name] for name in order]]
+        pairs = _layer_working(order, ordered)
     figures = np.add.reduceat(ordered, starts, axis=0)
     parameters = ordered[:, Figure.DENSE] + ordered[:, Figure.EXPERT]
-    pairs = ordered[:, Figure.WORKING].copy()
-    halves = [
-        here.endswith(".attn") and after == here[:-5] + ".ffn"
-        for here, after in zip(order, [*order[1:], ""], strict=True)
-    ]
-    pairs[:-1] += np.where(halves[:-1], ordered[1:, Figure.WORKING], 0.0)
     embed = next((s for s, stage in enumerate(stages) if "embed" in stage), 0)
     head = next((s for s, stage in enumerate(stages) if "head" in stage), len(stages) - 1)
     if placement[embed] == placement[head]:
