@@ -36,6 +36,8 @@ def exhaustive(job: Setup, measured: MeasuredUnits | None = None) -> tuple[float
             assert candidate.bound_s <= found.step_time_s * (1 + 1e-9)
             assert bench.floors.of_group(group) <= found.step_time_s * (1 + 1e-9)
             assert bench.floors.of_layout(group, candidate.layout.zero) <= candidate.bound_s
+            if candidate.layout.stages == bench.stages(group):
+                assert bench.floors.of_cut(group, candidate.layout.zero, candidate.layout.stages) <= candidate.bound_s
             assert bench.floors.memory(group, candidate.layout.zero) <= found.worst_memory.total * (1 + 1e-9) + 8
             if found.fits:
                 least = min(least, found.step_time_s)

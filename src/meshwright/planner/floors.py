@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from meshwright.files.run import MeasuredUnits
 from meshwright.files.setup import Setup
@@ -11,15 +12,17 @@ from meshwright.layout.degrees import Layout
 from meshwright.layout.schedules import SPLIT_BACKWARD
 from meshwright.model.states import state_bytes
 from meshwright.model.units import Unit, units_of
-from meshwright.planner.cutting import SECONDS
+from meshwright.planner.cutting import SECONDS, Stages
 from meshwright.planner.space import Group, Structure
 from meshwright.predictor import groups
 from meshwright.predictor.compute import Share
 from meshwright.predictor.constants import CONTENTION, STEP_HOST_S
-from meshwright.predictor.costs import copies_s, have_replicas, optimizer_s
-from meshwright.predictor.exchanges import Parameters, replica_groups, step_exchange, trainable_share
+from meshwright.predictor.costs import ActionSeconds, copies_s, have_replicas, optimizer_s, pipeline_bound
+from meshwright.predictor.exchanges import Parameters, hop_s, replica_groups, step_exchange, trainable_share
 from meshwright.predictor.live import MeanWeights, live
 from meshwright.predictor.table import Figure, UnitTable, share_table
+
+Floats = NDArray[np.float64]
 
 _ROUNDING = 1e-9  # relative: sums in another order
 _PLAIN = Layout(((),), (0,))  # the usual bucket and overlap
@@ -30,6 +33,7 @@ class ShareSums:
     """The figures of every unit under one share, and their sums. Seconds are of one micro-batch on one rank."""
 
     table: UnitTable
+    actions: Floats  # [unit, action of `ActionSeconds`]
     work_s: float
     forward_s: float
     backward_s: float
@@ -61,14 +65,17 @@ class Tables:
 
 
 def _sums(table: UnitTable) -> ShareSums:
-    total = table.figures.sum(axis=0)
+    figures, total = table.figures, table.figures.sum(axis=0)
+    inner = figures[:, Figure.TP_BACKWARD] + figures[:, Figure.CP_BACKWARD] + figures[:, Figure.EP_BACKWARD]
+    ahead = figures[:, Figure.TP_FORWARD] + figures[:, Figure.CP_FORWARD] + figures[:, Figure.EP_FORWARD]
+    actions = figures[:, : Figure.WEIGHT_BACKWARD + 1] + np.stack([ahead, inner, inner, np.zeros_like(inner)], axis=1)
     of = total.tolist()
     forward = of[Figure.FORWARD] + of[Figure.TP_FORWARD] + of[Figure.CP_FORWARD] + of[Figure.EP_FORWARD]
     backward = of[Figure.BACKWARD] + of[Figure.TP_BACKWARD] + of[Figure.CP_BACKWARD] + of[Figure.EP_BACKWARD]
     repeated = of[Figure.RECOMPUTE] + of[Figure.TP_FORWARD] + of[Figure.CP_FORWARD] + of[Figure.EP_FORWARD]
     return ShareSums(
-        table, float(total[list(SECONDS)].sum()), forward, backward, repeated, of[Figure.DENSE], of[Figure.EXPERT],
-        of[Figure.ACTIVATION],
+        table, actions, float(total[list(SECONDS)].sum()), forward, backward, repeated, of[Figure.DENSE],
+        of[Figure.EXPERT], of[Figure.ACTIVATION],
     )  # fmt: skip
 
 
@@ -92,6 +99,7 @@ class Floors:
     setup: Setup
     tables: Tables
     steps: dict[tuple[Structure, int, int, bool], _PerStep] = field(default_factory=dict)
+    ends: dict[Group, float] = field(default_factory=dict)
     alive: dict[tuple[str, tuple[int, ...], int], MeanWeights] = field(default_factory=dict)
 
     def of_groups(self, found: Sequence[Group]) -> list[float]:
@@ -142,6 +150,23 @@ class Floors:
             exposed = shown + CONTENTION.value * (step.end_s - shown)
         pipeline = max(self._pipeline_s(group, work), (group.micro_batches * work + exposed) / pp)
         return (pipeline + step.optimizer_s + step.after_s + STEP_HOST_S.value) * (1 - _ROUNDING)
+
+    def of_cut(self, group: Group, zero: int, stages: Stages) -> float:
+        """A lower bound of the step of one layout of a group when its stages are known: its pipeline without what the
+        replicas exchange beside it, which serves every ZeRO stage."""
+        if group.recompute == "full" and self.setup.proposal.wanted.recompute_layers is not None:
+            return 0.0  # which layers recompute depends on the stages
+        key = replace(group, zeros=())
+        if key not in self.ends:
+            sizes = np.array([len(stage) for stage in stages])
+            seconds = np.add.reduceat(self.tables(group).actions, np.cumsum(sizes) - sizes, axis=0).T
+            proposal, share = self.setup.proposal, group.share(self.setup.proposal.seq_len)
+            hop = hop_s(proposal.arch, proposal.training, proposal.cluster, share, group.structure)
+            split = group.schedule in SPLIT_BACKWARD
+            ends = pipeline_bound(group.placement, ActionSeconds(*seconds), hop, group.micro_batches, split)
+            self.ends[key] = float(ends.max())
+        step = self._per_step(group, zero)
+        return (self.ends[key] + step.optimizer_s + step.after_s + STEP_HOST_S.value) * (1 - _ROUNDING)
 
     def memory(self, group: Group, zero: int) -> float:
         """Bytes that the fullest rank needs at least, however the stages are cut."""

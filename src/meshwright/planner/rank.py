@@ -46,10 +46,11 @@ class PlanResult:
 
 @dataclass(frozen=True, slots=True)
 class _Uncut:
-    """A layout that fits as far as can be told before its stages are cut."""
+    """A layout that fits as far as can be told before its costs are known; `bounded` by its stages already?"""
 
     group: Group
     zero: int
+    bounded: bool = False
 
 
 @dataclass
@@ -88,9 +89,17 @@ class _Search:
             else:
                 self._push(self.bench.floors.of_layout(group, zero), _UNCUT, _Uncut(group, zero))
 
-    def _cut(self, item: _Uncut, number: int) -> None:
-        """Push the layout with its stages; it keeps its place among equals."""
-        for candidate in self.bench.expand(item.group, (item.zero,)):
+    def _cut(self, item: _Uncut, key: float, number: int) -> None:
+        """Push the layout with its stages and costs, or first with a better bound than `key`; it keeps its place among
+        equals."""
+        group, zero = item.group, item.zero
+        stages = self.bench.stages(group)
+        if stages is None:
+            return
+        if not item.bounded and (bound := self.bench.floors.of_cut(group, zero, stages)) > key:
+            heapq.heappush(self.heap, (bound, _UNCUT, number, _Uncut(group, zero, bounded=True)))
+            return
+        for candidate in self.bench.expand(group, (zero,)):
             heapq.heappush(self.heap, (candidate.bound_s, _CUT, number, candidate))
 
     def _refine(self, candidate: Candidate) -> None:
@@ -139,7 +148,7 @@ class _Search:
             if family in families:
                 continue
             if isinstance(item, _Uncut):
-                self._cut(item, number)
+                self._cut(item, key, number)
                 continue
             if isinstance(item, Candidate):
                 self._refine(item)
