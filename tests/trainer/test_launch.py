@@ -16,16 +16,17 @@ from meshwright.basics.errors import InputError, RunFailed
 from meshwright.basics.figures import Constant
 from meshwright.cluster.device import Device
 from meshwright.files.plan import Plan
+from meshwright.files.plan_toml import write_plan
 from meshwright.files.run import RunFolder, StepMetrics
 from meshwright.files.run_io import append_metrics, read_environment, read_metrics, read_result
 from meshwright.files.strict_json import dump
 from meshwright.trainer.checkpoint_files import Manifest, folder_of
-from meshwright.trainer.launch import resumed, train, with_dilation
+from meshwright.trainer.launch import check_same_model, resumed, train, with_dilation
 from meshwright.trainer.options import Phase, TrainOptions, read_options
 from meshwright.trainer.outcome import measured_windows, result_of
 from meshwright.trainer.watch import Watch
 
-from .plans import plan
+from .plans import plan, variant
 
 WORKER = str(Path(__file__).with_name("fake_worker.py"))
 pytest.importorskip("torch")
@@ -264,6 +265,26 @@ def test_a_resumed_run_forgets_what_its_checkpoint_does_not_hold(tmp_path: Path)
     assert (tmp_path / "run" / "logs-1" / "rank00000.err").read_text() == "why it ended"
     with pytest.raises(InputError, match=r"training\.steps = 2: all steps are done: .* of step 2 \(more than 2\)"):
         resumed(tmp_path / "run", 2)
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (plan(arch=variant(hidden=128)), "model.hidden = 128: is another model than the run's (64 in "),
+        (plan(arch=variant(tied=True)), "model.tied = True"),
+        (plan(training={"optimizer": "sgd"}), "training.optimizer = sgd: is another optimizer than the run's (adamw"),
+    ],
+    ids=["wider", "tied", "optimizer"],
+)
+def test_resuming_another_model_leaves_the_run_as_it_is(options: TrainOptions, other: Plan, said: str) -> None:
+    folder = interrupted(options.run, 2, 4)
+    write_plan(plan(), folder.plan)
+    before = {path: path.read_bytes() for path in sorted(options.run.rglob("*")) if path.is_file()}
+    with pytest.raises(InputError) as caught:
+        train(other, replace(options, resume=True), quiet, worker=WORKER)
+    assert said in str(caught.value)
+    assert {path: path.read_bytes() for path in sorted(options.run.rglob("*")) if path.is_file()} == before
+    check_same_model(plan(dp=2, tp=2, training={"lr": 1.0}), options.run)
 
 
 @pytest.mark.slow

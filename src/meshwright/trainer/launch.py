@@ -4,13 +4,13 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
-from meshwright.basics.errors import InputError, RunFailed, bad_input
+from meshwright.basics.errors import Complaint, InputError, RunFailed, bad_input
 from meshwright.cluster.machine import usable_cores
 from meshwright.files.plan import Plan
-from meshwright.files.plan_toml import write_plan
+from meshwright.files.plan_toml import read_plan, write_plan
 from meshwright.files.run import RunFolder, RunResult
 from meshwright.files.run_io import new_run, read_metrics, write_environment, write_metrics, write_result
 from meshwright.trainer.checkpoint_files import latest, read_manifest
@@ -82,6 +82,7 @@ def prepare_run(
     tokens = options.tokens or prepare(plan.setup.data, arch.vocab, progress)
     check_enough(open_tokens(tokens), batch.global_batch, batch.seq_len)
     if options.resume:
+        check_same_model(plan, options.run)
         folder, since = resumed(options.run, options.steps)
         progress(f"resuming {folder.root} after step {since}")
     else:
@@ -123,6 +124,29 @@ def finish(plan: Plan, folder: RunFolder, options: TrainOptions, since: int = 0)
     except OSError as error:
         raise RunFailed(f"{folder.result}: cannot be written ({error.strerror})") from error
     return result
+
+
+def check_same_model(plan: Plan, run: Path) -> None:
+    """Raise InputError when the run that is to be resumed trained another model, or with another optimizer.
+
+    Asked before anything in its folder is changed: the layout and the rest of the recipe may differ.
+    """
+    written = RunFolder(run).plan
+    if not written.exists():
+        return
+    then, now = read_plan(written).setup.proposal, plan.setup.proposal
+    unlike = [
+        Complaint(f"model.{part.name}", str(getattr(now.arch, part.name)), "is another model than the run's",
+                  f"{getattr(then.arch, part.name)} in {written}")
+        for part in fields(now.arch)
+        if part.name not in ("name", "family", "config_path")
+        and getattr(now.arch, part.name) != getattr(then.arch, part.name)
+    ]  # fmt: skip
+    if now.training.optimizer != then.training.optimizer:
+        unlike.append(Complaint("training.optimizer", now.training.optimizer, "is another optimizer than the run's",
+                                f"{then.training.optimizer} in {written}"))  # fmt: skip
+    if unlike:
+        raise InputError(tuple(unlike))
 
 
 def resumed(run: Path, steps: int) -> tuple[RunFolder, int]:
