@@ -110,6 +110,12 @@ def test_the_parts_of_a_rank_add_up_to_its_window(tuned) -> None:
     for trace in picture.data:
         total = [so_far + value for so_far, value in zip(total, trace["x"], strict=True)]
     assert total == pytest.approx([split.window_s * 1e3 for split in diagnosis.ranks])
+    # 0.1 s of kernels that could not be classified lie inside the 0.5 s of compute: the bar still ends at the window
+    odd = rank_split(
+        {"odd": replace(diagnosis, ranks=(RankSplit(0, 1.0, 0.5, 0.2, 0.0, 0.3, 0.2, unclassified_s=0.1),))}
+    )
+    assert sum(trace["x"][0] for trace in odd.data) == pytest.approx(1000.0)
+    assert _lengths(odd, "unclassified") == pytest.approx([100.0])
     many = replace(diagnosis, ranks=tuple(RankSplit(r, 1.0, 0.5, 0.2, 0.0, 0.3, 0.4) for r in range(100)))
     crowded = rank_split({"big": many})
     assert "32 of 100" in crowded.notes[0]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from meshwright.files.findings import Diagnosis
+from meshwright.files.findings import Diagnosis, RankSplit
 from meshwright.reports import picture
 from meshwright.reports.picture import Picture, Table, axis, bars, base_layout, label, rows_axis
 
@@ -12,6 +12,12 @@ _PARTS = (
     ("idle", "idle_s", picture.IDLE),
 )  # fmt: skip
 MOST_RANKS = 32
+
+
+def _seconds(split: RankSplit, key: str) -> float:
+    """One part of a rank's window; what could not be classified is drawn apart from the compute it counts as."""
+    value = float(getattr(split, key))
+    return max(0.0, value - split.unclassified_s) if key == "compute_s" else value
 
 
 def rank_split(diagnoses: Mapping[str, Diagnosis]) -> Picture:
@@ -28,7 +34,7 @@ def rank_split(diagnoses: Mapping[str, Diagnosis]) -> Picture:
         ranks = diagnosis.ranks[:rows]
         ends = [0.0] * rows
         for part, key, colour in used:
-            values = [getattr(split, key) * 1e3 for split in ranks]
+            values = [_seconds(split, key) * 1e3 for split in ranks]
             hover = [
                 f"{label(name)}, rank {split.rank}<br>"
                 f"{part}: {value:.2f} ms a step ({value / split.window_s / 10:.0f} %)"
