@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from meshwright.basics.errors import InputError
-from meshwright.basics.quantities import GIB
+from meshwright.basics.quantities import gib
 from meshwright.files.convert import prediction_of
 from meshwright.files.patch import apply
 from meshwright.files.plan import Plan
@@ -48,7 +48,7 @@ def memory_advice(plan: Plan) -> list[str]:
         worst = max(rank.total for rank in rank_memory(changed.setup, changed.layout, changed.batch))
         if worst < now:
             (key, value), *_ = change.items()
-            saved = f"{worst / GIB:.2f} GiB instead of {now / GIB:.2f} GiB on the fullest rank (predicted)"
+            saved = f"{gib(worst)} instead of {gib(now)} on the fullest rank (predicted)"
             found.append((worst, f"{key} = {str(value).lower()}: {saved}"))
     worthwhile = sorted(entry for entry in found if entry[0] <= 0.95 * now)
     return [text for _, text in worthwhile[:_MOST]]

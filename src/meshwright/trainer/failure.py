@@ -57,12 +57,17 @@ class Cause:
     @property
     def is_echo(self) -> bool:
         """Does it merely report that a peer was lost?"""
-        return any(mark in self.text.lower() for mark in _ECHOES)
+        return is_echo(self.text)
 
     @property
     def timed_out(self) -> bool:
         """Did it wait for a peer in vain?"""
         return _TIMED_OUT in self.text.lower()
+
+
+def is_echo(text: str) -> bool:
+    """Is that what a rank says which has merely lost a peer?"""
+    return any(mark in text.lower() for mark in _ECHOES)
 
 
 def failures_file(run: Path) -> Path:

@@ -17,7 +17,7 @@ from meshwright.files.run_io import read_result
 from meshwright.trainer.launch import finish, prepare_run
 from meshwright.trainer.membership import Membership
 from meshwright.trainer.options import TrainOptions
-from meshwright.trainer.rank import run_worker
+from meshwright.trainer.rank import LOGS, run_worker
 from meshwright.trainer.watch import Watch
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _reaching(member: Membership) -> Iterator[None]:
 
 
 def _work(worker: str, run: Path, member: Membership) -> None:
-    (run / "logs").mkdir(exist_ok=True)
+    (run / LOGS).mkdir(exist_ok=True)
     try:
         run_worker(worker, run)
     except (InputError, AnswerIsNo, RunFailed):

@@ -10,6 +10,7 @@ from meshwright.files.run import RunFolder, RunResult, StepMetrics
 from meshwright.files.run_io import read_memory, read_metrics
 from meshwright.predictor.utilisation import model_flops_utilisation
 from meshwright.trainer.bubble import recorded_bubble
+from meshwright.trainer.rank import LOGS
 
 
 def result_of(plan: Plan, folder: RunFolder, since: int = 0) -> RunResult:
@@ -23,7 +24,7 @@ def result_of(plan: Plan, folder: RunFolder, since: int = 0) -> RunResult:
     steps = read_metrics(folder.metrics) if folder.metrics.exists() else ()
     fresh = [step for step in steps if step.step > since]
     if not fresh:
-        raise RunFailed(f"the ranks ended without finishing a step (logs in {folder.root / 'logs'})")
+        raise RunFailed(f"the ranks ended without finishing a step (logs in {folder.root / LOGS})")
     counted = measured_windows(fresh)
     windows = tuple(median(step.device_s for step in window) for window in counted)
     step_time, last = median(windows), counted[-1][-1]

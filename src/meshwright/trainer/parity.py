@@ -26,6 +26,7 @@ from meshwright.layout.batch import Batch
 from meshwright.layout.degrees import Layout, describe
 from meshwright.model.units import units_of
 from meshwright.trainer.courses import LAST_WORDS, Case, Course
+from meshwright.trainer.failure import is_echo
 from meshwright.trainer.preflight import check_memory, check_packages
 from meshwright.trainer.ranks import rank_environment
 from meshwright.trainer.unsupported import unsupported
@@ -183,6 +184,5 @@ def _last_words(logs: Sequence[IO[str]], ranks: Sequence[int]) -> str:
         words = [line.removeprefix(LAST_WORDS) for line in lines if line.startswith(LAST_WORDS)]
         aborts = [line.strip() for line in lines if line.startswith(("Fatal", "  what()"))]
         text = (words or aborts or ["ended without a word"])[-1]
-        echo = any(mark in text.lower() for mark in ("closed by peer", "reset by peer", "timed out", "broken pipe"))
-        said.append((2 if echo else 0 if words else 1, f"rank {rank}: {text}"))
+        said.append((2 if is_echo(text) else 0 if words else 1, f"rank {rank}: {text}"))
     return "\n".join(text for _, text in sorted(said))

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from meshwright.basics.errors import Complaint, InputError, bad_input
 from meshwright.basics.quantities import MIB, gib
+from meshwright.cluster.local import RANK_BYTES
 from meshwright.cluster.machine import available_memory, usable_cores, visible_gpus
 from meshwright.files.plan import Plan
 from meshwright.trainer.environment import gpu_names, package_version
 from meshwright.trainer.options import TrainOptions
 from meshwright.trainer.supported_torch import refusal
 
-RANK_BYTES = 410 * MIB  # a CPU rank before its model: interpreter, torch, buffers (measured: 380 to 430 MiB)
 DISK_BYTES = 100 * MIB
 
 
