@@ -98,7 +98,8 @@ class Bench:
             return proposal.wanted.stages
         if self.setup.runnable_by == "deepspeed":
             return even_stages(proposal.arch, len(group.placement))
-        return self.cutter(self.table(group), group.placement, by_rank=proposal.wanted.placement is not None)
+        sums = self.tables(group)
+        return self.cutter(sums.table, sums.proportions, group.placement, by_rank=proposal.wanted.placement is not None)
 
     def layout(self, group: Group, zero: int, stages: Stages) -> Layout:
         """The complete layout, with the fixed parts that the search does not vary."""
@@ -132,7 +133,6 @@ class Bench:
         """The layouts of a group, one a ZeRO stage, balanced by time whether that fits in memory or not."""
         stages = self.stages(group)
         if stages is not None:
-            group = replace(group, zeros=())
             for zero in zeros:
                 if (group, zero) not in self.known:
                     self.known[group, zero] = self.candidate(group, zero, stages)

@@ -47,6 +47,12 @@ def _whole(stages: Stages, pieces: Sequence[tuple[str, ...]]) -> Stages:
     return tuple(tuple(name for first in stage for name in by_first[first]) for stage in stages)
 
 
+def proportions(table: UnitTable) -> tuple[int, ...]:
+    """The busy time of every unit in hundredths of the largest, at least one."""
+    seconds = table.figures[:, SECONDS].sum(axis=1)
+    return tuple(np.rint(seconds * (_PARTS / seconds.max())).astype(int).clip(1).tolist())
+
+
 @dataclass
 class Cutter:
     """Cuts by time, remembered: costs are compared to a hundredth of the largest unit, so that micro-batches and
@@ -55,16 +61,17 @@ class Cutter:
     whole_layers: bool
     known: dict[tuple[tuple[int, ...], tuple[int, ...]], Stages | None] = field(default_factory=dict)
 
-    def __call__(self, table: UnitTable, placement: tuple[int, ...], *, by_rank: bool = False) -> Stages | None:
-        """The partition with the least slowest stage (`by_rank`: busiest rank); None when there are too few units."""
-        seconds = table.figures[:, SECONDS].sum(axis=1)
-        coarse = np.rint(seconds * (_PARTS / seconds.max())).astype(int).clip(1)
-        key = (tuple(coarse.tolist()), placement if by_rank else (len(placement),))
+    def __call__(
+        self, table: UnitTable, coarse: tuple[int, ...], placement: tuple[int, ...], *, by_rank: bool = False
+    ) -> Stages | None:
+        """The partition with the least slowest stage (`by_rank`: busiest rank) for the `proportions` of the table;
+        None when there are too few units."""
+        key = (coarse, placement if by_rank else (len(placement),))
         if key not in self.known:
             pieces = pieces_of(table.names, self.whole_layers)
             self.known[key] = None
             if len(pieces) >= len(placement):
-                cost = _summed(table, pieces, coarse.astype(np.float64))
+                cost = _summed(table, pieces, np.array(coarse, np.float64))
                 names = [piece[0] for piece in pieces]
                 cut = balance_placed(names, cost, placement) if by_rank else balance(names, cost, len(placement))
                 self.known[key] = _whole(cut, pieces)

@@ -12,7 +12,7 @@ from meshwright.layout.degrees import Layout
 from meshwright.layout.schedules import SPLIT_BACKWARD
 from meshwright.model.states import state_bytes
 from meshwright.model.units import Unit, units_of
-from meshwright.planner.cutting import SECONDS, Stages
+from meshwright.planner.cutting import SECONDS, Stages, proportions
 from meshwright.planner.space import Group, Structure
 from meshwright.predictor import groups
 from meshwright.predictor.compute import Share
@@ -33,6 +33,7 @@ class ShareSums:
     """The figures of every unit under one share, and their sums. Seconds are of one micro-batch on one rank."""
 
     table: UnitTable
+    proportions: tuple[int, ...]
     actions: Floats  # [unit, action of `ActionSeconds`]
     work_s: float
     forward_s: float
@@ -74,8 +75,8 @@ def _sums(table: UnitTable) -> ShareSums:
     backward = of[Figure.BACKWARD] + of[Figure.TP_BACKWARD] + of[Figure.CP_BACKWARD] + of[Figure.EP_BACKWARD]
     repeated = of[Figure.RECOMPUTE] + of[Figure.TP_FORWARD] + of[Figure.CP_FORWARD] + of[Figure.EP_FORWARD]
     return ShareSums(
-        table, actions, float(total[list(SECONDS)].sum()), forward, backward, repeated, of[Figure.DENSE],
-        of[Figure.EXPERT], of[Figure.ACTIVATION],
+        table, proportions(table), actions, float(total[list(SECONDS)].sum()), forward, backward, repeated,
+        of[Figure.DENSE], of[Figure.EXPERT], of[Figure.ACTIVATION],
     )  # fmt: skip
 
 
@@ -156,17 +157,16 @@ class Floors:
         replicas exchange beside it, which serves every ZeRO stage."""
         if group.recompute == "full" and self.setup.proposal.wanted.recompute_layers is not None:
             return 0.0  # which layers recompute depends on the stages
-        key = replace(group, zeros=())
-        if key not in self.ends:
+        if group not in self.ends:
             sizes = np.array([len(stage) for stage in stages])
             seconds = np.add.reduceat(self.tables(group).actions, np.cumsum(sizes) - sizes, axis=0).T
             proposal, share = self.setup.proposal, group.share(self.setup.proposal.seq_len)
             hop = hop_s(proposal.arch, proposal.training, proposal.cluster, share, group.structure)
             split = group.schedule in SPLIT_BACKWARD
             ends = pipeline_bound(group.placement, ActionSeconds(*seconds), hop, group.micro_batches, split)
-            self.ends[key] = float(ends.max())
+            self.ends[group] = float(ends.max())
         step = self._per_step(group, zero)
-        return (self.ends[key] + step.optimizer_s + step.after_s + STEP_HOST_S.value) * (1 - _ROUNDING)
+        return (self.ends[group] + step.optimizer_s + step.after_s + STEP_HOST_S.value) * (1 - _ROUNDING)
 
     def memory(self, group: Group, zero: int) -> float:
         """Bytes that the fullest rank needs at least, however the stages are cut."""

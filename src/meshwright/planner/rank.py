@@ -69,12 +69,16 @@ class _Search:
         self.bench = bench
         self.limit = bench.setup.proposal.cluster.memory_bytes
         self.too_large: dict[tuple[str, str], _TooLarge] = {}
-        bounds = bench.floors.of_groups(groups)
-        self.heap: list[tuple[float, int, int, Group | _Uncut | Candidate | tuple[Candidate, Plan]]] = [
-            (bound, _GROUP, number, group) for number, (bound, group) in enumerate(zip(bounds, groups, strict=True))
-        ]
-        heapq.heapify(self.heap)
+        self.groups, self.bounds = groups, bench.floors.of_groups(groups)
+        self.waiting = iter(sorted(range(len(groups)), key=self.bounds.__getitem__))
+        self.heap: list[tuple[float, int, int, Group | _Uncut | Candidate | tuple[Candidate, Plan]]] = []
         self.count = len(groups)
+        self._push_group()
+
+    def _push_group(self) -> None:
+        """Push the next best group: the others wait until it has come up."""
+        if (number := next(self.waiting, None)) is not None:
+            heapq.heappush(self.heap, (self.bounds[number], _GROUP, number, self.groups[number]))
 
     def _push(self, key: float, level: int, item: _Uncut | Candidate | tuple[Candidate, Plan]) -> None:
         self.count += 1
@@ -133,7 +137,9 @@ class _Search:
         degrees: Counter[Structure] = Counter()
         as_fast = float("inf")
         while self.heap:
-            key, _, number, item = heapq.heappop(self.heap)
+            key, level, number, item = heapq.heappop(self.heap)
+            if level == _GROUP:
+                self._push_group()
             if key > as_fast and sum(min(n, same_degrees) for n in degrees.values()) >= top:
                 return
             group = item if isinstance(item, Group) else item[0].group if isinstance(item, tuple) else item.group

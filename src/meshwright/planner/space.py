@@ -5,7 +5,7 @@ micro-batches, schedules and ZeRO stages are then counted out.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from meshwright.files.setup import Setup
@@ -45,7 +45,8 @@ class Structure:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Layouts that differ in the ZeRO stage only; their stages are cut alike."""
+    """Layouts that differ in the ZeRO stage only; their stages are cut alike. Groups are equal whose layouts are, ZeRO
+    stages aside."""
 
     structure: Structure
     micro_batch: int
@@ -53,7 +54,7 @@ class Group:
     recompute: Recompute
     schedule: Schedule
     vpp: int
-    zeros: tuple[int, ...]
+    zeros: tuple[int, ...] = field(compare=False)
     placement: tuple[int, ...]
 
     def share(self, seq_len: int) -> Share:

@@ -74,6 +74,8 @@ def live(schedule: Schedule, placement: tuple[int, ...], micro_batches: int) -> 
     ranks = max(placement) + 1
     if len(placement) == 1:  # no pipeline: micro-batches are accumulated one after the other
         return Live(np.ones((1, 1)), np.zeros(1, np.int64))
+    if schedule == "1f1b" and is_standard(schedule, placement) and len(placement) == ranks:
+        return Live(np.diag(np.minimum(micro_batches, np.arange(ranks, 0.0, -1))), np.arange(ranks))
     if schedule in ("gpipe", "looped-bfs"):  # every forward comes before the first backward
         here = np.equal.outer(np.arange(ranks), np.asarray(placement))
         return Live(here * float(micro_batches), np.arange(ranks))
