@@ -40,6 +40,7 @@ def show(answer: Answer, view: Callable[[Answer], Sequence["RenderableType"]], a
 def show_resolved(file: Path, overrides: Sequence[str], as_json: bool) -> None:
     """`--print-resolved`: every value of a job or plan with its origin."""
     from meshwright.files.job import read_job
+    from meshwright.files.outputs import FORMAT
     from meshwright.files.resolve import resolved, resolved_text
 
     job = read_job(file, overrides)
@@ -47,4 +48,4 @@ def show_resolved(file: Path, overrides: Sequence[str], as_json: bool) -> None:
         print(resolved_text(job), end="")
         return
     rows = {field: {"value": value, "origin": origin} for field, (value, origin) in resolved(job).items()}
-    print_json({"format": 1, "resolved": rows})
+    print_json({"format": FORMAT, "resolved": rows})

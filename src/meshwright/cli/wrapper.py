@@ -19,9 +19,10 @@ def _error(code: int, message: str, as_json: bool, complaints: Sequence[Any] = (
     print(message, file=sys.stderr)
     if as_json:
         from meshwright.cli.show import print_json
+        from meshwright.files.outputs import FORMAT
 
         found = [{key: getattr(c, key) for key in ("field", "value", "rule", "legal", "file")} for c in complaints]
-        print_json({"format": 1, "error": {"exit_code": code, "message": message, "complaints": found}})
+        print_json({"format": FORMAT, "error": {"exit_code": code, "message": message, "complaints": found}})
         sys.stdout.flush()
     return code
 

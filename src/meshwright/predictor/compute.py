@@ -197,7 +197,9 @@ def from_measured(
 
 def _recompute_share(roofline: UnitCost) -> float:
     """What selective recompute repeats, as a share of the forward."""
-    return min(1.0, roofline.recompute_s / roofline.forward_s) if roofline.recompute_s else 0.3
+    if not roofline.recompute_s:  # the roofline is of another recompute mode
+        return constants.SELECTIVE_SHARE.value
+    return min(1.0, roofline.recompute_s / roofline.forward_s)
 
 
 def same_conditions(measured: MeasuredUnits, share: Share) -> bool:

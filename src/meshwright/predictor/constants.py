@@ -66,6 +66,8 @@ BACKWARD_KERNELS_FACTOR = Constant(2.0, "guessed", "two kernels for each of the 
 CONTENTION = Constant(0.13, "guessed", "Galvatron's shipped profile: compute 1.13 times slower meanwhile")
 """Share of hidden communication that compute loses to it: it takes multiprocessors and memory bandwidth."""
 
+SELECTIVE_SHARE = Constant(0.3, "guessed", "of a forward: what selective recompute repeats, measured in another mode")
+
 STEP_HOST_S = Constant(1e-3, "guessed", "data, logging, the optimizer's own Python, a step")
 
 COLLECTIVE_EFFICIENCY: Mapping[str, Constant] = {
