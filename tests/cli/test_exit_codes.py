@@ -123,7 +123,7 @@ def test_an_unwritable_folder_is_one_clear_line(meshwright: Run, folder: Path) -
     (folder / "plan.toml.partial").mkdir()
     ended = meshwright("plan", "free.toml", "-o", "plan.toml")
     assert ended.code == 2
-    assert ended.err == "meshwright: plan.toml.partial: Is a directory\n"
+    assert ended.err == "meshwright: plan.toml: Is a directory\n"
 
 
 def _interrupted(arguments: object) -> object:
