@@ -6,11 +6,16 @@ The orders are those that torch.distributed.pipelining (2.13) runs, so a plan me
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import count, islice, repeat
 
 from meshwright.layout.pipeline_action import ActionKind, Order, PipelineAction
 
 Chunk = tuple[int, int]  # (stage, micro-batch)
+
+_action = partial(tuple.__new__, PipelineAction)
+"""`PipelineAction(*fields)` without a call into Python: long orders are made of nothing else."""
 
 
 def gpipe(rank: int, micro_batches: int) -> Order:
@@ -62,28 +67,21 @@ def interleaved(rank: int, ranks: int, chunks: int, micro_batches: int, split: b
 
 def _alternate(forward: Sequence[Chunk], backward: Sequence[Chunk], warmup: int, put_off: int | None = None) -> Order:
     """`warmup` forwards, then forward and backward in turn. `put_off`: weight halves lag by so many backwards."""
-    order = [PipelineAction(stage, "F", i) for stage, i in forward[:warmup]]
-    waiting: deque[Chunk] = deque()
+    ahead = [_action((stage, "F", i)) for stage, i in forward]
+    order, rest = ahead[:warmup], iter(ahead[warmup:])
+    late = iter([] if put_off is None else [_action((stage, "W", i)) for stage, i in backward])
     for k, (stage, i) in enumerate(backward):
-        if warmup + k < len(forward):
-            ahead, ahead_i = forward[warmup + k]
-            order.append(PipelineAction(ahead, "F", ahead_i))
-        if put_off is None:
-            order.append(PipelineAction(stage, "B", i))
-            continue
-        order.append(PipelineAction(stage, "I", i))
-        waiting.append((stage, i))
-        if k >= put_off:
-            late, late_i = waiting.popleft()
-            order.append(PipelineAction(late, "W", late_i))
-    order.extend(PipelineAction(stage, "W", i) for stage, i in waiting)
+        order.extend(islice(rest, 1))
+        order.append(_action((stage, "B" if put_off is None else "I", i)))
+        if put_off is not None and k >= put_off:
+            order.append(next(late))
+    order.extend(late)
     return tuple(order)
 
 
 def _counting(stage: int, kind: ActionKind) -> Callable[[], PipelineAction]:
     """The next action of that kind on that stage, at each call: micro-batch 0, 1, 2, ..."""
-    numbers: Iterator[int] = iter(range(2**31))
-    return lambda: PipelineAction(stage, kind, next(numbers))
+    return map(_action, zip(repeat(stage), repeat(kind), count())).__next__
 
 
 def zbv(rank: int, ranks: int, micro_batches: int) -> Order:
