@@ -153,6 +153,28 @@ def test_control_c_in_a_process(folder: Path) -> None:
     assert (ended.returncode, ended.stderr) == (130, "meshwright: interrupted\n")
 
 
+@pytest.mark.parametrize("extra", [(), ("--json",)])
+def test_control_c_while_the_program_is_still_loading(folder: Path, extra: tuple[str, ...]) -> None:
+    # The first import of the command-line library is interrupted, as a key pressed at once would.
+    code = (
+        "import sys\n"
+        "class Key:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'typer':\n"
+        "            sys.meta_path.remove(self)\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Key())\n"
+        "from meshwright.cli.main import main\n"
+        f"sys.argv[1:] = ['check', 'fixed.toml', *{extra}]\n"
+        "main()\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (130, "meshwright: interrupted\n")
+    assert ('"exit_code": 130' in ended.stdout) is bool(extra)
+
+
 def test_overrides_do_not_touch_the_file(meshwright: Run, folder: Path) -> None:
     before = (folder / "fixed.toml").read_bytes()
     meshwright("check", "fixed.toml", "--set", "layout.tp=2")

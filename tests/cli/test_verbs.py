@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import meshwright as package
-from meshwright.cli.main import VERBS
+from meshwright.cli.application import VERBS
 from meshwright.files.document import VERBS as DOCUMENTED
 
 Run = Callable[..., Any]  # the fixture `meshwright` of conftest.py

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from meshwright.cli.application import VERBS
 from meshwright.cli.later import LATER
-from meshwright.cli.main import VERBS
 
 REPOSITORY = Path(__file__).parents[2]
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/architecture.md")
