@@ -34,8 +34,8 @@ def jobs() -> Iterator[tuple[str, Setup, float]]:
     """(what, job, processor seconds it should take at most)."""
     small = from_count(1_200_000_000)
     large = Architecture("llama-3-70b", "llama", 80, 8192, 64, 8, 128, 28672, 128256)
-    yield "1.2 B on 8 x A100-40GB", job(small, "A100-40GB-SXM", 8, 256, 2048, "fp16"), 0.35
-    yield "70 B on 512 x H100", job(large, "H100-SXM", 512, 2048, 8192), 10.0
+    yield "1.2 B on 8 x A100-40GB", job(small, "A100-40GB-SXM", 8, 256, 2048, "fp16"), 0.2
+    yield "70 B on 512 x H100", job(large, "H100-SXM", 512, 2048, 8192), 3.0
 
 
 def main() -> int:
