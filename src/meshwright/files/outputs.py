@@ -15,7 +15,7 @@ FORMAT: Literal[1] = 1
 class Part(BaseModel):
     """A nested object."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)  # a verb builds what it prints
 
 
 class Output(Part):
