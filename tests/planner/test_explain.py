@@ -1,11 +1,15 @@
 """Why a plan wins, and what each choice of the worked example costs."""
 
+from dataclasses import replace
+
 import pytest
 
 from meshwright.basics.errors import InputError
 from meshwright.files.setup import Setup
+from meshwright.layout.proposal import Wanted
+from meshwright.planner.candidates import Bench
 from meshwright.planner.explain import cost_of_choices, why
-from meshwright.planner.rank import plan
+from meshwright.planner.rank import plan, ranked
 
 
 def test_differences_of_terms_sum_to_the_difference_of_steps(worked_example: Setup) -> None:
@@ -44,3 +48,16 @@ def test_an_impossible_choice_says_why(worked_example: Setup) -> None:
 def test_an_unknown_choice_is_refused(worked_example: Setup) -> None:
     with pytest.raises(InputError, match="recompute"):
         cost_of_choices(worked_example, {"recomput": "full"})
+
+
+def test_searches_that_share_a_bench_find_what_each_finds_alone(worked_example: Setup) -> None:
+    chosen: dict[str, object] = {"dp": 2, "pp": 4, "recompute": "full", "schedule": "gpipe", "overlap": False}
+    bench = Bench(worked_example)
+    free = ranked(bench).plans[0]
+    for cost in cost_of_choices(worked_example, chosen, free, bench):
+        wanted = replace(Wanted(), **{cost.field: cost.value})  # type: ignore[arg-type]
+        alone = plan(replace(worked_example, proposal=replace(worked_example.proposal, wanted=wanted)), top=1).plans[0]
+        assert cost.plan is not None
+        assert (cost.plan.layout, cost.plan.batch, cost.plan.prediction) == (
+            alone.layout, alone.batch, alone.prediction,
+        )  # fmt: skip
