@@ -23,7 +23,8 @@ define install
 	esac; \
 	echo "Installing meshwright[$(1)] into $(VENV): about 250 MB to download where torch is a CPU build,"; \
 	echo "about 3 GB where it is a CUDA build (the default on Linux; TORCH_INDEX=... chooses, see README.md)."; \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "$$@" -e '.[$(1)]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "$$@" -e '.[$(1)]' && \
+	$(BIN)/python -m compileall -q src
 endef
 
 $(VENV)/created:

@@ -90,7 +90,7 @@ def test_a_loop(tuned, tmp_path) -> None:
     assert list(story.runs[1].predictions) == [EARLIER]  # believed before run-2 was started, from what run-1 measured
     assert story.turns[0].change == "layout.stages = embed, layers.0 | head"
     (loop.root / "tune.json").write_text("[]")
-    with pytest.raises(InputError, match="not written by tune"):
+    with pytest.raises(InputError, match="unknown format"):
         story_of(loop.root)
 
 
@@ -98,7 +98,8 @@ def test_a_loop_that_changed_nothing(tuned, tmp_path) -> None:
     loop = RunFolder(tmp_path / "loop")
     _write_run(loop.root / "run-1", tuned.runs[0])
     write_plan(read_plan(EXAMPLE), loop.plan)
-    (loop.root / "tune.json").write_text(json.dumps({"journal": [], "stopped": "nothing gains more than the noise"}))
+    nothing = {"format": 1, "mode": "dilated", "stopped": "nothing gains more than the noise", "journal": []}
+    (loop.root / "tune.json").write_text(json.dumps(nothing))
     story = story_of(loop.root)
     assert [view.name for view in story.runs] == ["run-1"]
     assert write_report(loop.root, loop.report).exists()

@@ -21,7 +21,7 @@ from meshwright.files.run import RunFolder, StepMetrics
 from meshwright.files.run_io import append_metrics, read_environment, read_metrics, read_result
 from meshwright.files.strict_json import dump
 from meshwright.trainer.checkpoint_files import Manifest, folder_of
-from meshwright.trainer.launch import check_same_model, resumed, train, with_dilation
+from meshwright.trainer.launch import check_same_run, resumed, train, with_dilation
 from meshwright.trainer.options import Phase, TrainOptions, read_options
 from meshwright.trainer.outcome import measured_windows, result_of
 from meshwright.trainer.watch import Watch
@@ -284,7 +284,7 @@ def test_resuming_another_model_leaves_the_run_as_it_is(options: TrainOptions, o
         train(other, replace(options, resume=True), quiet, worker=WORKER)
     assert said in str(caught.value)
     assert {path: path.read_bytes() for path in sorted(options.run.rglob("*")) if path.is_file()} == before
-    check_same_model(plan(dp=2, tp=2, training={"lr": 1.0}), options.run)
+    check_same_run(plan(dp=2, tp=2, training={"lr": 1.0}), options.run)
 
 
 @pytest.mark.slow

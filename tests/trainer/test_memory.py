@@ -1,10 +1,43 @@
 """The peak of tensors alive at once: each storage counts once, from its birth to its death."""
 
+from pathlib import Path
+
 import pytest
+
+from meshwright.basics.errors import RunFailed
+from meshwright.files.plan_toml import read_plan
+from meshwright.trainer.launch import train
+from meshwright.trainer.options import Phase, TrainOptions
 
 torch = pytest.importorskip("torch", reason="training needs meshwright[train]")
 
 from meshwright.trainer.memory import PeakTensors, held_tensors  # noqa: E402
+
+JOB = """
+format = 1
+[model]
+layers = 2
+hidden = 64
+heads = 4
+ffn_hidden = 128
+vocab = 300
+family = "llama"
+[cluster]
+gpu = "local"
+gpus = {pp}
+[batch]
+global = 4
+seq_len = 64
+micro_batch = 2
+[training]
+precision = "fp32"
+[layout]
+dp = 1
+tp = 1
+pp = {pp}
+schedule = "1f1b"
+stages = {stages}
+"""
 
 
 def test_what_is_freed_no_longer_counts() -> None:
@@ -50,3 +83,30 @@ def test_a_training_step_peaks_at_activations_or_at_states() -> None:
     rows = 4 * m * n
     # The hidden rows before and after ReLU are kept; backward adds a gradient or two of them.
     assert states + 2 * rows <= tracked.peak <= states + 5 * rows
+
+
+def test_the_tensor_that_crosses_the_limit_is_refused() -> None:
+    with PeakTensors((), limit=4 * 1500):
+        a = torch.zeros(1000)
+        b = torch.zeros(500)
+        with pytest.raises(MemoryError, match=r"out of memory: 4 B more make 5\.86 KiB"):
+            torch.zeros(1)
+    assert len(a) + len(b) == 1500
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pp", [1, 2])
+def test_a_run_beyond_its_stated_memory_fails_where_it_happens(tmp_path: Path, pp: int) -> None:
+    job = tmp_path / "small.toml"
+    job.write_text(JOB.format(pp=pp, stages='[["embed", "layers.0"], ["layers.1", "head"]]' if pp == 2 else "[]"))
+    if pp == 1:
+        job.write_text(job.read_text().replace("stages = []\n", ""))
+    fits = read_plan(job)
+    result = train(fits, TrainOptions(run=tmp_path / "fits", phases=(Phase("measured", 4),)), lambda line: None)
+    assert result.memory_gib is not None
+    tight = read_plan(job, [f"cluster.memory_gib={result.memory_gib * 0.8}"])
+    with pytest.raises(RunFailed, match=r"rank \d .*out of memory: .* cluster\.memory_gib allows a rank"):
+        train(tight, TrainOptions(run=tmp_path / "tight", phases=(Phase("measured", 4),)), lambda line: None)
+    roomy = read_plan(job, [f"cluster.memory_gib={result.memory_gib * 1.01}"])
+    again = train(roomy, TrainOptions(run=tmp_path / "roomy", phases=(Phase("measured", 4),)), lambda line: None)
+    assert again.loss == result.loss

@@ -23,6 +23,7 @@ from meshwright.files.plan import Plan
 from meshwright.files.plan_toml import read_plan, write_plan
 from meshwright.files.resolve import read_setup
 from meshwright.files.setup import Setup
+from meshwright.files.strict_json import write_whole
 
 if TYPE_CHECKING:
     from meshwright.planner.candidates import Bench
@@ -261,5 +262,5 @@ def init(file: PathLike = "job.toml", *, force: bool = False) -> out.InitOutput:
     if path.exists() and not force:
         raise bad_input("exists already", file=str(path), legal="name another file, or give --force")
     found = detected()
-    path.write_text(first_job(found), encoding="utf-8")
+    write_whole(path, first_job(found))
     return out.InitOutput(path=str(path), detected=found)

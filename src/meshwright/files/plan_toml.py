@@ -146,7 +146,9 @@ def _model_table(arch: Architecture, folder: Path | None) -> dict[str, Any]:
 
 def _cluster_table(setup: Setup, folder: Path | None) -> dict[str, Any]:
     cluster = setup.proposal.cluster
-    limited = cluster.memory_bytes != cluster.device.memory_bytes
+    # A limit that the user set must reach the ranks, which hold to it.
+    stated = setup.proposal.written.get("cluster.memory_gib", ("", "default"))[1] == "user"
+    limited = stated or cluster.memory_bytes != cluster.device.memory_bytes
     sizes = {
         "gpus": cluster.gpus, "gpus_per_node": cluster.gpus_per_node,
         "memory_gib": cluster.memory_bytes / GIB if limited else None,

@@ -51,6 +51,11 @@ class RunFolder:
         return self.root / "tune.md"
 
     @property
+    def tuned(self) -> Path:
+        """In the folder of a loop: what it did."""
+        return self.root / "tune.json"
+
+    @property
     def spans(self) -> Path:
         """Folder of one timeline a rank: `rank00003.npz`."""
         return self.root / SPANS

@@ -1,6 +1,5 @@
 """The loop: plan, run, diagnose, change one thing, predict, run again, keep it or undo it."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +8,8 @@ from meshwright.files.plan_toml import write_plan
 from meshwright.files.run import RunFolder
 from meshwright.files.run_io import new_run
 from meshwright.files.setup import Setup
-from meshwright.files.strict_json import write_whole
+from meshwright.files.strict_json import dump
+from meshwright.files.tuned import Tuned, TunedStep
 from meshwright.layout.proposal import Wanted
 from meshwright.loop.candidates import candidates
 from meshwright.loop.journal import write_journal
@@ -80,17 +80,12 @@ def _final_plan(result: TuneResult) -> Plan:
 def _write(result: TuneResult) -> None:
     write_plan(_final_plan(result), result.folder.plan)
     write_journal(result)
-    summary = {
-        "format": 1,
-        "mode": result.mode,
-        "stopped": result.stopped,
-        "journal": [
-            {
-                "change": dict(step.change), "reason": step.reason, "before": step.before.folder.root.name,
-                "after": step.after.folder.root.name, "predicted_gain": step.predicted_gain,
-                "measured_gain": step.measured_gain, "measured_gain_range": step.measured_gain_range, "kept": step.kept,
-            }
-            for step in result.steps
-        ],
-    }  # fmt: skip
-    write_whole(result.folder.root / "tune.json", json.dumps(summary, indent=1) + "\n")
+    journal = tuple(
+        TunedStep(
+            change=step.change, reason=step.reason, before=step.before.folder.root.name,
+            after=step.after.folder.root.name, predicted_gain=step.predicted_gain, measured_gain=step.measured_gain,
+            measured_gain_range=step.measured_gain_range, kept=step.kept,
+        )
+        for step in result.steps
+    )  # fmt: skip
+    dump(Tuned(result.mode, result.stopped, journal), result.folder.tuned)

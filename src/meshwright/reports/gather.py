@@ -1,9 +1,9 @@
 """Reading a page's story from where it lies: a plan, a run folder, several, or the folder of a tuning loop."""
 
-import json
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from meshwright.basics.errors import InputError, bad_input
 from meshwright.files.patch import change_text
@@ -19,6 +19,8 @@ from meshwright.files.run_io import (
     read_result,
     read_units,
 )
+from meshwright.files.strict_json import load_as
+from meshwright.files.tuned import Tuned, TunedStep
 from meshwright.predictor.step import predict, predicted_timeline
 from meshwright.reports.story import RunView, Story, Turn
 from meshwright.traces.spans import read_run
@@ -73,29 +75,14 @@ def run_view(root: Path, missing: list[str], name: str | None = None, before: Me
     )
 
 
-def _turn(entry: dict[str, Any]) -> Turn:
-    low, high = entry["measured_gain_range"]
-    return Turn(
-        change=change_text(entry["change"]),
-        reason=entry["reason"],
-        before=entry["before"],
-        after=entry["after"],
-        predicted_gain=entry["predicted_gain"],
-        measured_gain=entry["measured_gain"],
-        measured_gain_range=(low, high),
-        kept=entry["kept"],
-    )
+def _turn(step: TunedStep) -> Turn:
+    return Turn(change_text(step.change), *(getattr(step, f.name) for f in fields(TunedStep) if f.name != "change"))
 
 
 def tune_story(root: Path) -> Story:
     """The story of a tuning loop's folder (`tune.json`, its runs and the plan it kept). Raises InputError."""
-    file = root / "tune.json"
-    try:
-        summary = json.loads(file.read_text())
-        turns = tuple(_turn(entry) for entry in summary["journal"])
-        stopped = str(summary["stopped"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise bad_input(f"not written by tune ({type(error).__name__}: {error})", file=str(file)) from error
+    tuned = load_as(RunFolder(root).tuned, Tuned)
+    turns = tuple(_turn(step) for step in tuned.journal)
     missing: list[str] = []
     base_of = {turn.after: turn.before for turn in turns}
     names = list(dict.fromkeys([*(turn.before for turn in turns), *base_of])) or ["run-1"]
@@ -105,7 +92,7 @@ def tune_story(root: Path) -> Story:
         units = read_units(RunFolder(root / base).units) if base else None
         views.append(run_view(root / name, missing, name, units))
     plan = read_plan(RunFolder(root).plan)
-    return Story(f"Tuning {plan.setup.name}", plan, tuple(views), turns, stopped, tuple(missing))
+    return Story(f"Tuning {plan.setup.name}", plan, tuple(views), turns, tuned.stopped, tuple(missing))
 
 
 def plan_story(plan: Plan) -> Story:
@@ -130,7 +117,7 @@ def story_of(source: Plan | Path | Sequence[Path]) -> Story:
             raise bad_input("does not exist", file=str(path), legal="a run folder or a plan")
         if path.is_file():
             return plan_story(read_plan(path))
-        if (path / "tune.json").exists():
+        if RunFolder(path).tuned.exists():
             return tune_story(path)
     missing: list[str] = []
     names = [path.name for path in paths]

@@ -53,7 +53,7 @@ def join(
         watch.skip_existing()
         with _watching(watch):
             _work(worker, folder.root, member)
-        result = finish(plan, folder, ready, since)
+        result = finish(plan, folder, ready, progress, since)
         store.set(_DONE, "1")
         _wait_for_others(store, member.world)
         return result

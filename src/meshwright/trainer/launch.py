@@ -1,5 +1,6 @@
 """Train a plan: check, prepare, start the ranks, follow them, and say what came out."""
 
+import math
 import os
 import shutil
 import time
@@ -55,7 +56,7 @@ def train(plan: Plan, options: TrainOptions, progress: Callable[[str], None], *,
     watch = Watch(folder.metrics, plan.layout.world, ready.steps, ready.log_every, progress)
     watch.skip_existing()
     run_ranks(plan.layout.world, folder, watch, worker)
-    return finish(plan, folder, ready, since)
+    return finish(plan, folder, ready, progress, since)
 
 
 def with_dilation(options: TrainOptions, world: int) -> TrainOptions:
@@ -82,7 +83,7 @@ def prepare_run(
     tokens = options.tokens or prepare(plan.setup.data, arch.vocab, progress)
     check_enough(open_tokens(tokens), batch.global_batch, batch.seq_len)
     if options.resume:
-        check_same_model(plan, options.run)
+        check_same_run(plan, options.run)
         folder, since = resumed(options.run, options.steps)
         progress(f"resuming {folder.root} after step {since}")
     else:
@@ -114,8 +115,10 @@ def run_ranks(world: int, folder: RunFolder, watch: Watch, worker: str) -> None:
         raise lost_place(folder.root, last) or explain(folder.root, agent.returncode, last)
 
 
-def finish(plan: Plan, folder: RunFolder, options: TrainOptions, since: int = 0) -> RunResult:
-    """The result of a run whose ranks all ended well, also written to `result.json`."""
+def finish(
+    plan: Plan, folder: RunFolder, options: TrainOptions, progress: Callable[[str], None], since: int = 0
+) -> RunResult:
+    """The result of a run whose ranks all ended well, also written to `result.json`; says when the loss diverged."""
     result = result_of(plan, folder, since)
     if result.steps < options.steps:
         raise RunFailed(f"the ranks ended after {result.steps} of {options.steps} steps (logs in {folder.root / LOGS})")
@@ -123,11 +126,14 @@ def finish(plan: Plan, folder: RunFolder, options: TrainOptions, since: int = 0)
         write_result(result, folder.result)
     except OSError as error:
         raise RunFailed(f"{folder.result}: cannot be written ({error.strerror})") from error
+    if not math.isfinite(result.loss):
+        diverged = next(step.step for step in read_metrics(folder.metrics) if not math.isfinite(step.loss))
+        progress(f"note: the loss is not a number since step {diverged}: the training has diverged")
     return result
 
 
-def check_same_model(plan: Plan, run: Path) -> None:
-    """Raise InputError when the run that is to be resumed trained another model, or with another optimizer.
+def check_same_run(plan: Plan, run: Path) -> None:
+    """Raise InputError when the run to be resumed trained another model, with another optimizer, or in other batches.
 
     Asked before anything in its folder is changed: the layout and the rest of the recipe may differ.
     """
@@ -145,6 +151,14 @@ def check_same_model(plan: Plan, run: Path) -> None:
     if now.training.optimizer != then.training.optimizer:
         unlike.append(Complaint("training.optimizer", now.training.optimizer, "is another optimizer than the run's",
                                 f"{then.training.optimizer} in {written}"))  # fmt: skip
+    # The place in the data is the step times the samples a step.
+    for name, was, is_now in (
+        ("global", then.global_batch, now.global_batch),
+        ("seq_len", then.seq_len, now.seq_len),
+    ):
+        if was != is_now:
+            rule = "would repeat or skip text: the run was trained with another"
+            unlike.append(Complaint(f"batch.{name}", str(is_now), rule, f"{was} in {written}"))
     if unlike:
         raise InputError(tuple(unlike))
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from meshwright.basics.quantities import KIB
+from meshwright.basics.quantities import KIB, bytes_text
 from meshwright.files.run import RankMemory
 
 
@@ -18,12 +18,14 @@ class PeakTensors(TorchDispatchMode):
     """The most bytes of tensors alive at once while the mode is active, `held` included from the start.
 
     Each storage counts once, from the operation that made it until it is freed, whatever views of it there are.
-    Autograd on CPU runs in the calling thread, so backward and recompute are seen as well.
+    Autograd on CPU runs in the calling thread, so backward and recompute are seen as well. Beyond `limit` bytes it
+    raises MemoryError at the tensor that crosses it, as a device would that runs out of memory.
     """
 
-    def __init__(self, held: Iterable[Tensor]) -> None:
+    def __init__(self, held: Iterable[Tensor], limit: int | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.now = self.peak = 0
+        self._limit = limit
         self._alive: dict[int, weakref.ref[Any]] = {}
         for tensor in held:
             self._add(tensor)
@@ -50,6 +52,11 @@ class PeakTensors(TorchDispatchMode):
         self._alive[key] = weakref.ref(storage, freed)
         self.now += size
         self.peak = max(self.peak, self.now)
+        if self._limit is not None and self.now > self._limit:
+            raise MemoryError(
+                f"out of memory: {bytes_text(size)} more make {bytes_text(self.now)} of tensors, "
+                f"cluster.memory_gib allows a rank {bytes_text(self._limit)}"
+            )
 
 
 def held_tensors(parameters: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer) -> tuple[Tensor, ...]:

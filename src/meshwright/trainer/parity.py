@@ -121,13 +121,14 @@ def train_all(plans: Sequence[Plan], steps: int, timeout_s: float, progress: Cal
     """Train every plan in turn in one set of processes. Raises RunFailed with what a failing rank said last."""
     folder = Path(tempfile.mkdtemp(prefix="meshwright-parity-"))
     try:
-        tokens: dict[int, Path] = {}
+        # Which windows a plan trains on follows from the number of tokens: a plan's own, whatever else is compared.
+        tokens: dict[tuple[int, int], Path] = {}
+        cases = []
         for plan in plans:
-            vocab = plan.setup.proposal.arch.vocab
-            if vocab not in tokens:
-                need = max(p.batch.global_batch * p.batch.seq_len for p in plans) * steps + 1
-                tokens[vocab] = _write_tokens(folder / f"tokens{vocab}", vocab, need)
-        cases = [Case(plan, steps, tokens[plan.setup.proposal.arch.vocab], timeout_s) for plan in plans]
+            need = plan.setup.proposal.arch.vocab, plan.batch.global_batch * plan.batch.seq_len * steps + 1
+            if need not in tokens:
+                tokens[need] = _write_tokens(folder / "tokens{}-{}".format(*need), *need)
+            cases.append(Case(plan, steps, tokens[need], timeout_s))
         (folder / "cases.pickle").write_bytes(pickle.dumps(cases))
         _run(folder, max(plan.layout.world for plan in plans), len(plans), timeout_s, progress)
         return [load_as(folder / f"course{index}.json", Course) for index in range(len(plans))]

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from meshwright.files.plan import Plan
 from meshwright.files.run import RunFolder, StepMetrics
 from meshwright.files.run_io import append_metrics, write_memory, write_units
 from meshwright.layout.schedules import SPLIT_BACKWARD
@@ -32,7 +33,7 @@ def run_phases(
     folder, number = RunFolder(options.run), 0
     kept: list[Timeline] = []
     optimizer_s: list[float] = []
-    peak: int | None = None
+    peak, limit = None, memory_limit(engine.plan, engine.device)
     for window, phase in enumerate(options.phases):
         begin, end = number, number + phase.steps
         number = end
@@ -54,8 +55,11 @@ def run_phases(
                 batch, training = engine.plan.batch, engine.training
                 rows = samples(tokens, step, batch.global_batch, batch.seq_len, training.seed)
                 # The second step has optimizer states and is no measurement of a window: it pays for the tracking.
-                if step == first_step + 1 and not recorded and len(steps) > 2:
-                    with PeakTensors(held_tensors(engine.parts.parameters, engine.optimizer)) as tracked:
+                # A limit is held to from the first on.
+                second = step == first_step + 1 and not recorded and len(steps) > 2
+                if second or (limit is not None and step <= first_step + 1):
+                    held = held_tensors(engine.parts.parameters, engine.optimizer)
+                    with PeakTensors(held, limit) as tracked:
                         outcome = engine.step(step, rows)
                     peak = tracked.peak
                 else:
@@ -74,6 +78,14 @@ def run_phases(
             kept.append(engine.recorder.timeline(phase.mode, pace.dilation))
             engine.recorder.clear()
     _leave(engine, folder, kept, optimizer_s, peak)
+
+
+def memory_limit(plan: Plan, device: torch.device) -> int | None:
+    """Bytes of tensors a rank may hold: `cluster.memory_gib` where the user set it, on devices that do not run out by
+    themselves; None elsewhere."""
+    written = plan.setup.proposal.written.get("cluster.memory_gib")
+    stated = written is not None and written[1] == "user"
+    return plan.setup.proposal.cluster.memory_bytes if stated and device.type == "cpu" else None
 
 
 def _leave(engine: Engine, folder: RunFolder, kept: list[Timeline], optimizer_s: list[float], peak: int | None) -> None:
