@@ -8,9 +8,11 @@ import pytest
 from meshwright.basics.errors import AnswerIsNo
 from meshwright.files.run import MeasuredUnits, UnitTime
 from meshwright.files.setup import Setup
+from meshwright.layout.degrees import SCHEDULES, Schedule
 from meshwright.layout.proposal import proposal_of
 from meshwright.layout.rules import legal
 from meshwright.layout.runners import runnable_by
+from meshwright.layout.schedules import V_SHAPED
 from meshwright.model.architecture import Architecture
 from meshwright.model.units import units_of
 from meshwright.planner.candidates import Bench
@@ -208,3 +210,10 @@ class TestWhenTheAnswerIsNo:
 def test_rejections_name_degrees_and_memory(worked_example: Setup) -> None:
     rejected = plan(worked_example).rejected
     assert any("dp 8" in one.family and "GiB" in one.reason and one.count > 0 for one in rejected)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_schedule_can_be_fixed_with_everything_else_free(make_job: MakeJob, schedule: Schedule) -> None:
+    best = plan(make_job(SMALL, gpus=4, batch=8, seq_len=1024, schedule=schedule)).plans[0]
+    assert best.layout.schedule == schedule
+    assert best.layout.pp > 1 or schedule not in V_SHAPED  # a V needs a pipeline to fold

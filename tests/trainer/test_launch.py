@@ -18,10 +18,10 @@ from meshwright.cluster.device import Device
 from meshwright.files.plan import Plan
 from meshwright.files.plan_toml import write_plan
 from meshwright.files.run import RunFolder, StepMetrics
-from meshwright.files.run_io import append_metrics, read_environment, read_metrics, read_result
+from meshwright.files.run_io import append_metrics, new_run, read_environment, read_metrics, read_result
 from meshwright.files.strict_json import dump
 from meshwright.trainer.checkpoint_files import Manifest, folder_of
-from meshwright.trainer.launch import check_same_run, resumed, train, with_dilation
+from meshwright.trainer.launch import check_same_run, finish, resumed, train, with_dilation
 from meshwright.trainer.options import Phase, TrainOptions, read_options
 from meshwright.trainer.outcome import measured_windows, result_of
 from meshwright.trainer.watch import Watch
@@ -273,8 +273,12 @@ def test_a_resumed_run_forgets_what_its_checkpoint_does_not_hold(tmp_path: Path)
         (plan(arch=variant(hidden=128)), "model.hidden = 128: is another model than the run's (64 in "),
         (plan(arch=variant(tied=True)), "model.tied = True"),
         (plan(training={"optimizer": "sgd"}), "training.optimizer = sgd: is another optimizer than the run's (adamw"),
+        (
+            plan(global_batch=32),
+            "batch.global = 32: would repeat or skip text: the run was trained with another (16",
+        ),
     ],
-    ids=["wider", "tied", "optimizer"],
+    ids=["wider", "tied", "optimizer", "batch"],
 )
 def test_resuming_another_model_leaves_the_run_as_it_is(options: TrainOptions, other: Plan, said: str) -> None:
     folder = interrupted(options.run, 2, 4)
@@ -285,6 +289,17 @@ def test_resuming_another_model_leaves_the_run_as_it_is(options: TrainOptions, o
     assert said in str(caught.value)
     assert {path: path.read_bytes() for path in sorted(options.run.rglob("*")) if path.is_file()} == before
     check_same_run(plan(dp=2, tp=2, training={"lr": 1.0}), options.run)
+
+
+def test_a_loss_that_diverged_is_said(options: TrainOptions) -> None:
+    folder = new_run(options.run.parent, options.run.name)
+    for number in range(1, 8):
+        loss = 3.0 if number < 5 else float("nan")
+        append_metrics(folder.metrics, StepMetrics(number, loss, 1.0, 1e-3, 100, 0.1, "measured"))
+    said: list[str] = []
+    result = finish(plan(), folder, replace(options, run=folder.root), said.append)
+    assert said == ["note: the loss is not a number since step 5: the training has diverged"]
+    assert result.steps == 7
 
 
 @pytest.mark.slow

@@ -145,8 +145,8 @@ def _representative(
 def _schedules(proposal: Proposal, pp: int) -> list[tuple[Schedule, int]]:
     """Schedules and chunks a rank that a pipeline of pp ranks may have."""
     wanted = proposal.wanted
-    if pp == 1 and not wanted.placement:
-        return [(wanted.schedule or "1f1b", 1)]
+    if pp == 1 and not wanted.placement:  # a V needs a pipeline to fold; any other order is the same on one rank
+        return [] if wanted.schedule in V_SHAPED else [(wanted.schedule or "1f1b", 1)]
     most = len(unit_names(proposal.arch)) // pp
     fixed = wanted.vpp
     if wanted.stages is not None or wanted.placement is not None:
