@@ -49,7 +49,8 @@ def diagnose_view(answer: ran.DiagnoseOutput) -> View:
     for rank in answer.ranks:
         parts = (rank.compute_s, rank.exposed_comm_s, rank.exposed_copy_s, rank.idle_s)
         grid.add_row(str(rank.rank), *[_split(part, rank.window_s) for part in parts], ms(rank.window_s))
-    bubble = [f"{_words(key)} {_evidence(key, value)}" for key, value in answer.bubble.items() if value not in (None, [])]
+    known = {key: value for key, value in answer.bubble.items() if value not in (None, [])}
+    bubble = [f"{_words(key)} {_evidence(key, value)}" for key, value in known.items()]
     return [
         heading(f"{answer.window} ({answer.mode}; ms a step and share; comm and copy where not covered by compute)"),
         *([grid] if answer.ranks else []),
