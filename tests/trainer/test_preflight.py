@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import pytest
-from tests.trainer.plans import plan
 
 from meshwright.basics.errors import InputError
 from meshwright.trainer import parity as parity_module
 from meshwright.trainer import preflight
 from meshwright.trainer.parity import parity
+
+from .plans import plan
 
 
 def test_ranks_that_memory_cannot_hold_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

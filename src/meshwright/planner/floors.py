@@ -10,7 +10,6 @@ from meshwright.files.run import MeasuredUnits
 from meshwright.files.setup import Setup
 from meshwright.layout.degrees import Layout
 from meshwright.layout.schedules import SPLIT_BACKWARD
-from meshwright.model.states import state_bytes
 from meshwright.model.units import Unit, units_of
 from meshwright.planner.cutting import SECONDS, Stages, proportions
 from meshwright.planner.space import Group, Structure
@@ -20,6 +19,7 @@ from meshwright.predictor.constants import CONTENTION, STEP_HOST_S
 from meshwright.predictor.costs import ActionSeconds, copies_s, have_replicas, optimizer_s, pipeline_bound
 from meshwright.predictor.exchanges import Parameters, hop_s, replica_groups, step_exchange, trainable_share
 from meshwright.predictor.live import MeanWeights, live
+from meshwright.predictor.recipe import recipe_of
 from meshwright.predictor.table import Figure, UnitTable, share_table
 
 Floats = NDArray[np.float64]
@@ -188,7 +188,7 @@ class Floors:
         proposal, s, sums = self.setup.proposal, group.structure, self.tables(group)
         cluster, training = proposal.cluster, proposal.training
         dense, expert = sums.dense - (sums.table.tied if together else 0.0), sums.expert
-        recipe, trainable = state_bytes(training), trainable_share(training)
+        recipe, trainable = recipe_of(self.setup), trainable_share(training)
         recipe = replace(recipe, gradient=0, master=0, moments=0) if trainable < 1 else recipe
         shards = groups.shard_group(cluster, s).size
         experts = min(shards, groups.expert_gradient_group(cluster, s).size)

@@ -12,7 +12,6 @@ from meshwright.files.setup import Setup
 from meshwright.layout.batch import Batch
 from meshwright.layout.degrees import Layout
 from meshwright.model.states import gradient_bytes, state_bytes
-from meshwright.model.training import Training
 from meshwright.predictor import constants, groups
 from meshwright.predictor.collectives import allreduce_s
 from meshwright.predictor.compute import share_of
@@ -23,6 +22,7 @@ from meshwright.predictor.exchanges import (
     step_exchange,
     trainable_share,
 )
+from meshwright.predictor.recipe import recipe_of
 from meshwright.predictor.table import Figure, StageTable, by_rank
 
 Floats = NDArray[np.float64]
@@ -65,9 +65,9 @@ class StepCosts:
         return ActionSeconds(self.forward_s, self.backward_s, self.input_backward_s, self.weight_backward_s)
 
 
-def optimizer_bytes(training: Training) -> float:
+def optimizer_bytes(setup: Setup) -> float:
     """Bytes read and written for each parameter that a rank updates: gradient, master copy, moments, weight."""
-    recipe = state_bytes(training)
+    recipe, training = recipe_of(setup), setup.proposal.training
     copies = 2 * recipe.master + recipe.weight if recipe.master else 2 * recipe.weight
     clipping = 3 * recipe.gradient if training.clip > 0 else 0
     return recipe.gradient + 2 * recipe.moments + copies + clipping
@@ -87,7 +87,7 @@ def optimizer_s(
     if measured is not None and measured.optimizer_s > 0:
         return updated * (measured.optimizer_s / (measured.optimizer_parameters or float(whole.mean())))
     rate = device.memory_bandwidth.value * constants.MEMORY_EFFICIENCY.value
-    return updated * trainable_share(training) * optimizer_bytes(training) / rate + 20 * device.launch_s.value
+    return updated * trainable_share(training) * optimizer_bytes(setup) / rate + 20 * device.launch_s.value
 
 
 def _beside(busy: Floats, exchange: Floats, units: NDArray[np.int64], overlap: bool) -> Floats:

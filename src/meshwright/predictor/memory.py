@@ -17,21 +17,14 @@ from meshwright.files.setup import Setup
 from meshwright.layout.batch import Batch
 from meshwright.layout.degrees import Layout
 from meshwright.model.activations import boundary_bytes, loss_bytes
-from meshwright.model.states import WEIGHT_BYTES, StateBytes, gradient_bytes, state_bytes
+from meshwright.model.states import StateBytes
 from meshwright.predictor import constants, groups
 from meshwright.predictor.exchanges import trainable_share
 from meshwright.predictor.live import live
+from meshwright.predictor.recipe import recipe_of, sharded_extra
 from meshwright.predictor.table import Figure, StageTable, by_rank, layout_table, stage_table
 
 Floats = NDArray[np.float64]
-
-
-def sharded_extra(setup: Setup, zero: int) -> int:
-    """Bytes a parameter that a framework shards beside the recipe: DeepSpeed's ZeRO-2 keeps the half-precision
-    gradient beside its fp32 copy."""
-    training = setup.proposal.training
-    twice = setup.runnable_by == "deepspeed" and zero == 2 and training.precision != "fp32"
-    return WEIGHT_BYTES[training.precision] if twice and gradient_bytes(training) == 4 else 0
 
 
 def memory_parts(setup: Setup, layout: Layout, batch: Batch, stages: StageTable) -> dict[str, Floats]:
@@ -39,7 +32,7 @@ def memory_parts(setup: Setup, layout: Layout, batch: Batch, stages: StageTable)
     proposal = setup.proposal
     arch, cluster, training = proposal.arch, proposal.cluster, proposal.training
     pp, placement = layout.pp, layout.placement
-    recipe, trainable = state_bytes(training), trainable_share(training)
+    recipe, trainable = recipe_of(setup), trainable_share(training)
     dense, expert = by_rank(stages[Figure.DENSE], placement, pp), by_rank(stages[Figure.EXPERT], placement, pp)
     whole = dense + expert
     sharded = whole
