@@ -128,6 +128,18 @@ class TestMeasured:
         kept = costs_of(plan, measured)[ATTN]
         assert (kept.backward_s, kept.recompute_s) == pytest.approx((0.030, 0.010))
 
+    def test_dropping_full_recompute_saves_what_was_measured_of_it(
+        self, make_plan: MakePlan, llama_7b: Architecture
+    ) -> None:
+        """A second forward finds warm caches: it may cost less than the first."""
+        plan = make_plan(llama_7b, 2, 4, 512, recompute="full")
+        measured = measured_at(plan, 0.010, 0.030, recompute="full")
+        units = {name: replace(time, recompute_s=0.007) for name, time in measured.units.items()}
+        measured = replace(measured, units=units)
+        assert costs_of(make_plan(llama_7b, 2, 4, 512), measured)[ATTN].backward_s == pytest.approx(0.023)
+        kept = costs_of(plan, measured)[ATTN]
+        assert (kept.backward_s, kept.recompute_s) == pytest.approx((0.030, 0.007))
+
     def test_a_unit_that_was_not_measured_keeps_its_roofline(self, make_plan: MakePlan, llama_7b: Architecture) -> None:
         plan = make_plan(llama_7b, 2, 4, 512)
         measured = measured_at(plan, 0.010, 0.024)

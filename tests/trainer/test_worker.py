@@ -116,6 +116,8 @@ def test_measured_and_dilated_phases_of_eight_ranks(tmp_path: Path) -> None:
     units = read_units(folder.units)
     assert set(units.units) == {name for stage in given.layout.stages for name in stage}
     assert all(time.forward_s > 0 and time.backward_s > 0 for time in units.units.values())
+    for name, time in units.units.items():  # layers compute again in their backward, the ends do not
+        assert 0 < time.recompute_s < time.backward_s if "layers" in name else time.recompute_s == 0
     assert sum(t.backward_s for t in units.units.values()) > sum(t.forward_s for t in units.units.values())
     assert {time.samples for time in units.units.values()} == {2 * 4 * 4}  # steps, ranks of a stage, micro-batches
     assert (units.mode, units.tp, units.recompute, units.micro_batch) == ("dilated", 2, "full", 2)

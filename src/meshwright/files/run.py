@@ -98,6 +98,7 @@ class UnitTime:
     forward_s: float
     backward_s: float
     samples: int  # how many micro-batches were averaged
+    recompute_s: float = 0.0  # the part of backward_s that computed activations again; 0: none, or not told apart
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,17 +179,18 @@ def from_measured(
 ) -> UnitCost:
     """Measured times brought to another micro-batch, tensor degree or recompute mode.
 
-    Times scale with the rank's model FLOPs. Recompute is taken out of the measured backward (full: one forward;
-    selective: the roofline's share of one) and put in as the new layout asks. The halves of the backward keep the
-    roofline's proportion. A backward is never taken to be shorter than half a forward.
+    Times scale with the rank's model FLOPs. Recompute is taken out of the measured backward and put in as the new
+    layout asks: full at what the run measured of it, else at one forward, selective at the roofline's share of one.
+    The halves of the backward keep the roofline's proportion. A backward is never taken to be shorter than half a
+    forward.
     """
     per_layer = unit.kind in ("attn", "ffn", "layer")
-    before = {"full": 1.0, "selective": _recompute_share(roofline)}.get(measured.recompute, 0.0) if per_layer else 0.0
-    pure = max(time.backward_s - before * time.forward_s, 0.5 * time.forward_s)
+    some = _recompute_share(roofline) * time.forward_s
+    repeats = {"full": time.recompute_s or time.forward_s, "selective": some} if per_layer else {}
+    pure = max(time.backward_s - repeats.get(measured.recompute, 0.0), 0.5 * time.forward_s)
     scale = _flops(arch, unit, share.tokens, share.seq_len) / share.tp
     scale /= _flops(arch, unit, measured.micro_batch * measured.seq_len, measured.seq_len) / measured.tp
-    after = {"full": 1.0, "selective": _recompute_share(roofline)}.get(share.recompute, 0.0) if per_layer else 0.0
-    forward, backward, again = time.forward_s * scale, pure * scale, after * time.forward_s * scale
+    forward, backward, again = time.forward_s * scale, pure * scale, repeats.get(share.recompute, 0.0) * scale
     plain = roofline.backward_s - roofline.recompute_s
     weight = backward * (roofline.weight_backward_s / plain if plain > 0 else 0.5)
     return UnitCost(forward, backward + again, backward - weight + again, weight, again)

@@ -134,6 +134,7 @@ class UnitMeter:
         self.weights: Mapping[str, float] = {}
         self.forward_ns: dict[str, int] = {}
         self.backward_ns: dict[str, int] = {}
+        self.recompute_ns: dict[str, int] = {}
         self.forwards: dict[str, int] = {}
         self.backwards: dict[str, int] = {}
         self._open: str | None = None
@@ -142,7 +143,7 @@ class UnitMeter:
 
     def reset(self) -> None:
         """Forget what was measured."""
-        for sums in (self.forward_ns, self.backward_ns, self.forwards, self.backwards):
+        for sums in (self.forward_ns, self.backward_ns, self.recompute_ns, self.forwards, self.backwards):
             sums.clear()
 
     @contextmanager
@@ -153,6 +154,16 @@ class UnitMeter:
         if self.on:
             self.forward_ns[unit] = self.forward_ns.get(unit, 0) + self.clock.busy_ns() - start
             self.forwards[unit] = self.forwards.get(unit, 0) + 1
+
+    @contextmanager
+    def repeated(self, unit: str) -> Iterator[None]:
+        """Times what a unit computes again in its backward; nothing in its forward."""
+        start = self.clock.busy_ns()
+        try:
+            yield
+        finally:  # recompute ends by an exception of its own when all it needs is there
+            if self.on and self._open is not None:
+                self.recompute_ns[unit] = self.recompute_ns.get(unit, 0) + self.clock.busy_ns() - start
 
     def gradient_reached(self, unit: str) -> None:
         """The gradient of `unit`'s output is complete: its backward begins."""

@@ -11,8 +11,8 @@ from meshwright.files.run import MeasuredUnits, UnitTime
 from meshwright.trainer.clock import UnitMeter
 from meshwright.trainer.parallel.mesh import Mesh
 
-Sums = Mapping[str, tuple[int, int, int, int]]
-"""A unit's forward ns, forwards, backward ns, backwards on one rank."""
+Sums = Mapping[str, tuple[int, int, int, int, int]]
+"""A unit's forward ns, forwards, backward ns, backwards and recompute ns on one rank."""
 
 
 def to_first_rank(value: Any, mesh: Mesh) -> list[Any] | None:
@@ -29,7 +29,7 @@ def unit_sums(meter: UnitMeter) -> Sums:
     return {
         unit: (
             meter.forward_ns.get(unit, 0), meter.forwards.get(unit, 0), meter.backward_ns.get(unit, 0),
-            meter.backwards.get(unit, 0),
+            meter.backwards.get(unit, 0), meter.recompute_ns.get(unit, 0),
         )
         for unit in meter.forwards
     }  # fmt: skip
@@ -41,11 +41,11 @@ def measured_units(plan: Plan, ranks: list[tuple[Sums, float, int]], mode: Mode)
     totals: dict[str, list[int]] = {}
     for sums, _, _ in ranks:
         for unit, values in sums.items():
-            held = totals.setdefault(unit, [0, 0, 0, 0])
+            held = totals.setdefault(unit, [0, 0, 0, 0, 0])
             totals[unit] = [a + b for a, b in zip(held, values, strict=True)]
     units = {
-        unit: UnitTime(f_ns * 1e-9 / max(1, f), b_ns * 1e-9 / max(1, b), f)
-        for unit, (f_ns, f, b_ns, b) in totals.items()
+        unit: UnitTime(f_ns * 1e-9 / max(1, f), b_ns * 1e-9 / max(1, b), f, again_ns * 1e-9 / max(1, b))
+        for unit, (f_ns, f, b_ns, b, again_ns) in totals.items()
     }
     return MeasuredUnits(
         units=units, micro_batch=plan.batch.micro_batch, seq_len=plan.batch.seq_len, tp=plan.layout.tp,

@@ -13,10 +13,14 @@ def unit_runner(meter: UnitMeter, again: frozenset[str]) -> UnitRunner:
     """Runs units with their times taken, and those in `again` under recompute."""
 
     def run(name: str, unit: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        def repeatable(x: Tensor) -> Tensor:
+            with meter.repeated(name):
+                return unit(x)
+
         with meter.forward(name):
             # No unit draws random numbers, so there is no generator state to keep.
             if name in again:
-                out: Tensor = checkpoint(unit, x, use_reentrant=False, preserve_rng_state=False)
+                out: Tensor = checkpoint(repeatable, x, use_reentrant=False, preserve_rng_state=False)
             else:
                 out = unit(x)
         if out.requires_grad:
