@@ -15,6 +15,7 @@ from meshwright.files.plan import Plan
 from meshwright.files.prediction import Prediction, StageMemory
 from meshwright.files.run import RankMemory, RunResult, StepMetrics
 from meshwright.files.setup import Setup
+from meshwright.files.tuned import TunedStep
 from meshwright.layout.batch import Batch
 from meshwright.layout.degrees import Layout
 from meshwright.layout.proposal import Proposal, Wanted
@@ -23,7 +24,7 @@ from meshwright.model.architecture import Architecture
 from meshwright.model.training import Training
 from meshwright.model.units import expand_all
 from meshwright.predictor.pipeline import Simulation, simulate
-from meshwright.reports.story import RunView, Story, Turn
+from meshwright.reports.story import RunView, Story
 from meshwright.timeline.columns import Timeline, concatenate
 
 ARCH = Architecture("tiny", "llama", 8, 256, 8, 4, 32, 704, 2048)
@@ -136,8 +137,8 @@ def tuned() -> Story:
     assert first.result is not None
     assert second.result is not None
     gain = 1 - second.result.step_time_s / first.result.step_time_s
-    turn = Turn(
-        "layout.stages = embed, layers.0-1 | layers.2-3 | layers.4-5 | layers.6-7, head",
+    turn = TunedStep(
+        {"layout.stages": [list(units) for units in second.plan.layout.stages]},
         "stages balanced by the measured unit times", "run-1", "run-2", 0.52, gain, (gain - 0.03, gain + 0.02), True,
     )  # fmt: skip
     return Story(

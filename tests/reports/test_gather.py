@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from meshwright.basics.errors import InputError
+from meshwright.files.patch import change_text
 from meshwright.files.plan_toml import read_plan, write_plan
 from meshwright.files.run import MeasuredUnits, RunFolder, UnitTime
 from meshwright.files.run_io import append_metrics, write_findings, write_memory, write_result, write_units
@@ -88,7 +89,7 @@ def test_a_loop(tuned, tmp_path) -> None:
     story = story_of(loop.root)
     assert [view.name for view in story.runs] == ["run-1", "run-2"]
     assert list(story.runs[1].predictions) == [EARLIER]  # believed before run-2 was started, from what run-1 measured
-    assert story.turns[0].change == "layout.stages = embed, layers.0 | head"
+    assert change_text(story.turns[0].change) == "layout.stages = embed, layers.0 | head"
     (loop.root / "tune.json").write_text("[]")
     with pytest.raises(InputError, match="unknown format"):
         story_of(loop.root)

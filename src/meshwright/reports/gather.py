@@ -1,12 +1,10 @@
 """Reading a page's story from where it lies: a plan, a run folder, several, or the folder of a tuning loop."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import TypeVar
 
 from meshwright.basics.errors import InputError, bad_input
-from meshwright.files.patch import change_text
 from meshwright.files.plan import Plan
 from meshwright.files.plan_toml import read_plan
 from meshwright.files.prediction import Prediction
@@ -20,9 +18,9 @@ from meshwright.files.run_io import (
     read_units,
 )
 from meshwright.files.strict_json import load_as
-from meshwright.files.tuned import Tuned, TunedStep
+from meshwright.files.tuned import Tuned
 from meshwright.predictor.step import predict, predicted_timeline
-from meshwright.reports.story import RunView, Story, Turn
+from meshwright.reports.story import RunView, Story
 from meshwright.traces.spans import read_run
 
 T = TypeVar("T")
@@ -75,14 +73,10 @@ def run_view(root: Path, missing: list[str], name: str | None = None, before: Me
     )
 
 
-def _turn(step: TunedStep) -> Turn:
-    return Turn(change_text(step.change), *(getattr(step, f.name) for f in fields(TunedStep) if f.name != "change"))
-
-
 def tune_story(root: Path) -> Story:
     """The story of a tuning loop's folder (`tune.json`, its runs and the plan it kept). Raises InputError."""
     tuned = load_as(RunFolder(root).tuned, Tuned)
-    turns = tuple(_turn(step) for step in tuned.journal)
+    turns = tuned.journal
     missing: list[str] = []
     base_of = {turn.after: turn.before for turn in turns}
     names = list(dict.fromkeys([*(turn.before for turn in turns), *base_of])) or ["run-1"]

@@ -84,7 +84,7 @@ def _verdict(story: Story) -> str:
     if story.turns:
         kept = [turn for turn in story.turns if turn.kept]
         parts = [
-            f"{turn.change}: predicted to save {turn.predicted_gain:.1%} of the step, measured "
+            f"{change_text(turn.change)}: predicted to save {turn.predicted_gain:.1%} of the step, measured "
             f"{turn.measured_gain:.1%} ({turn.measured_gain_range[0]:.1%} to {turn.measured_gain_range[1]:.1%} over "
             "the repeats)"
             for turn in kept

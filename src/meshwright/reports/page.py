@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
+from meshwright.files.patch import change_text
 from meshwright.files.plan import Plan
 from meshwright.files.run import StepMetrics
 from meshwright.files.strict_json import write_whole
@@ -37,6 +38,7 @@ def page(story: Story) -> str:
     templates = resources.files("meshwright.reports") / "templates"
     texts = {name: (templates / name).read_text(encoding="utf-8") for name in ("report.css", "report.js")}
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["change_text"] = change_text
     template = environment.from_string((templates / "report.html.jinja").read_text(encoding="utf-8"))
     return template.render(
         story=story, headline=headline(story), sections=sections(story), findings=findings(story),

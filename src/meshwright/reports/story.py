@@ -7,6 +7,7 @@ from meshwright.files.findings import Diagnosis
 from meshwright.files.plan import Plan
 from meshwright.files.prediction import Prediction
 from meshwright.files.run import RankMemory, RunResult, StepMetrics
+from meshwright.files.tuned import TunedStep
 from meshwright.timeline.columns import Timeline
 
 
@@ -43,27 +44,13 @@ class RunView:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """One change of the loop; gains are shares of the step, before and after are names of runs."""
-
-    change: str
-    reason: str
-    before: str
-    after: str
-    predicted_gain: float
-    measured_gain: float
-    measured_gain_range: tuple[float, float]  # the worst and the best pairing of repeats
-    kept: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Story:
     """Everything on one page. Without `runs` it tells of the plan alone."""
 
     title: str
     plan: Plan  # the plan that the page recommends or shows
     runs: tuple[RunView, ...] = ()
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[TunedStep, ...] = ()
     stopped: str = ""  # why the loop ended
     missing: tuple[str, ...] = ()  # what could not be shown, and why
     plan_timeline: Timeline | None = None
