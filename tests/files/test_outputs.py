@@ -18,6 +18,8 @@ from meshwright.files.resolve import setup_of
 from meshwright.files.run import RunResult
 from meshwright.layout.problem import Problem
 
+from .complete_job import COMPLETE
+
 KEYS = {
     "check": "valid problems warnings batch layout",
     "memory": "stages worst_stage p_oom recipe advice",
@@ -41,30 +43,9 @@ KEYS = {
     "bubble_fraction exposed_comm_s memory_gib runnable_by why",
 }
 
-JOB = """
-[model]
-layers = 4
-hidden = 64
-heads = 8
-vocab = 512
-[cluster]
-gpu = "H100-80GB-SXM"
-gpus = 4
-[batch]
-global = 16
-seq_len = 32
-micro_batch = 2
-[layout]
-dp = 2
-tp = 1
-pp = 2
-schedule = "1f1b"
-stages = [["embed", "layers.0-1"], ["layers.2-3", "head"]]
-"""
-
 
 def predicted(step_s: float = 1.5, bubble_s: float = 0.5) -> Plan:
-    plan = plan_of(parse_job(JOB))
+    plan = plan_of(parse_job(COMPLETE))
     prediction = Prediction(
         step_time_s=step_s, step_time_range_s=(1.2, 1.9), tokens_per_s=341.3, tokens_per_s_per_gpu=85.3, mfu=None,
         bubble_fraction=0.25, exposed_comm_s=0.01, terms={"compute": 1.0, "bubble": bubble_s},
@@ -100,7 +81,7 @@ def test_plan_entry() -> None:
 
 
 def test_a_plan_without_a_prediction_has_no_figures() -> None:
-    plan = plan_of(parse_job(JOB))
+    plan = plan_of(parse_job(COMPLETE))
     with pytest.raises(ValueError, match="no prediction"):
         plan_entry(plan, (), "")
 
@@ -110,7 +91,7 @@ def test_check_separates_errors_from_warnings() -> None:
         Problem("world-size", "error", ("layout.dp",), "16 GPUs, not 8", ("dp 1",)),
         Problem("bubble", "warning", ("batch.micro_batches",), "the bubble is 40 %"),
     )
-    answer = check_output(setup_of(parse_job(JOB)).proposal, problems)
+    answer = check_output(setup_of(parse_job(COMPLETE)).proposal, problems)
     assert not answer.valid
     assert [p.rule for p in answer.problems] == ["world-size"]
     assert [p.rule for p in answer.warnings] == ["bubble"]

@@ -4,19 +4,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from meshwright.cluster.topology import Cluster
+from meshwright.layout.degrees import Degrees as NamedDegrees
 
 
-class Degrees(Protocol):
-    """The degrees of a layout, as a complete `Layout` has them."""
+class Degrees(NamedDegrees, Protocol):
+    """The degrees that decide where ranks lie, as a complete `Layout` has them."""
 
-    @property
-    def dp(self) -> int: ...
-    @property
-    def tp(self) -> int: ...
-    @property
-    def cp(self) -> int: ...
-    @property
-    def ep(self) -> int: ...
     @property
     def etp(self) -> int: ...
     @property
