@@ -10,7 +10,6 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.basics.figures import Origin
 from meshwright.files.plan import Plan
 from meshwright.files.prediction import Prediction
 from meshwright.files.run import MeasuredUnits
@@ -19,10 +18,9 @@ from meshwright.layout.batch import Batch
 from meshwright.layout.degrees import Layout
 from meshwright.layout.schedules import actions
 from meshwright.predictor import constants
-from meshwright.predictor.compute import same_conditions, share_of
 from meshwright.predictor.costs import StepCosts, step_costs
-from meshwright.predictor.kernels import gemm_efficiency, peak_flops
 from meshwright.predictor.memory import memory_parts, stage_memories
+from meshwright.predictor.origins import origins_of
 from meshwright.predictor.pipeline import Costs, Simulation, rank_ends, simulate
 from meshwright.predictor.table import Figure, StageTable, by_rank, layout_table, stage_table
 from meshwright.predictor.utilisation import model_flops_utilisation
@@ -90,38 +88,6 @@ def _waterfall(layout: Layout, batch: Batch, stages: StageTable, costs: StepCost
     return {"compute": both - recompute - host, **terms}
 
 
-def _origins(setup: Setup, layout: Layout, batch: Batch, measured: MeasuredUnits | None) -> dict[str, Origin]:
-    cluster = setup.proposal.cluster
-    origins: dict[str, Origin] = {
-        "peak_flops": peak_flops(cluster.device, setup.proposal.training.precision).origin,
-        "memory_bandwidth": cluster.device.memory_bandwidth.origin,
-        "launch": cluster.device.launch_s.origin,
-        "reserve": cluster.device.reserved_bytes.origin,
-        "gemm_efficiency": gemm_efficiency(cluster.device).origin,
-        "attention_efficiency": constants.ATTENTION_EFFICIENCY[cluster.device.kind][0].origin,
-        "memory_efficiency": constants.MEMORY_EFFICIENCY.origin,
-        "range": constants.RANGE.origin,
-    }
-    if layout.world > 1:
-        origins |= {
-            "intra_node_rate": cluster.intra.bytes_per_s.origin,
-            "intra_node_latency": cluster.intra.latency_s.origin,
-            "collective_efficiency": constants.COLLECTIVE_EFFICIENCY["intra"].origin,
-            "contention": constants.CONTENTION.origin,
-        }
-        if cluster.nodes > 1:
-            origins |= {
-                "inter_node_rate": cluster.inter.bytes_per_s.origin,
-                "inter_node_latency": cluster.inter.latency_s.origin,
-            }
-    if measured is not None:
-        held = same_conditions(measured, share_of(layout, batch))
-        origins["unit_times"] = "measured" if held else "fitted"
-        if measured.optimizer_s > 0:
-            origins["optimizer"] = "measured" if held else "fitted"
-    return origins
-
-
 def prediction_of(
     setup: Setup,
     layout: Layout,
@@ -157,7 +123,7 @@ def prediction_of(
         memory=memory,
         memory_limit_bytes=limit,
         fits=all(rank.total <= limit for rank in memory),
-        origins=_origins(setup, layout, batch, measured),
+        origins=origins_of(setup, layout, batch, measured),
     )
 
 

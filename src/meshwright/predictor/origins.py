@@ -1,0 +1,81 @@
+"""Where the constants behind one prediction come from: every one that its plan makes use of, and no other."""
+
+from collections.abc import Mapping
+
+from meshwright.basics.figures import Constant, Origin
+from meshwright.files.run import MeasuredUnits
+from meshwright.files.setup import Setup
+from meshwright.layout.batch import Batch
+from meshwright.layout.degrees import Layout
+from meshwright.predictor import constants
+from meshwright.predictor.compute import same_conditions, share_of
+from meshwright.predictor.kernels import gemm_efficiency, peak_flops
+
+
+def origins_of(setup: Setup, layout: Layout, batch: Batch, measured: MeasuredUnits | None) -> dict[str, Origin]:
+    """Origin of each constant, by name. Measured unit times stand beside the constants that fill their gaps."""
+    used = {**_of_the_device(setup), **_of_the_model(setup), **_of_the_links(setup, layout)}
+    origins = {name: constant.origin for name, constant in used.items()}
+    if measured is not None:
+        held = same_conditions(measured, share_of(layout, batch))
+        origins["unit_times"] = "measured" if held else "fitted"
+        if "selective" in (layout.recompute, measured.recompute):
+            origins["selective_share"] = constants.SELECTIVE_SHARE.origin
+        if measured.optimizer_s > 0:
+            origins["optimizer"] = "measured" if held else "fitted"
+    return origins
+
+
+def _of_the_device(setup: Setup) -> Mapping[str, Constant]:
+    device, precision = setup.proposal.cluster.device, setup.proposal.training.precision
+    eighths = precision in ("fp8", "mxfp8")
+    forward, backward = constants.ATTENTION_EFFICIENCY[device.kind]
+    return {
+        "peak_flops": peak_flops(device, precision),
+        "memory_bandwidth": device.memory_bandwidth,
+        "launch": device.launch_s,
+        "kernel_gap": constants.KERNEL_GAP_S[device.kind],
+        "reserve": device.reserved_bytes,
+        "gemm_efficiency": constants.FP8_GEMM_EFFICIENCY if eighths else gemm_efficiency(device),
+        "gemm_depth": constants.DEPTH_HALF,
+        "attention_efficiency": forward,
+        "attention_backward_efficiency": backward,
+        "attention_backward_factor": constants.ATTENTION_BACKWARD_FACTOR,
+        "memory_efficiency": constants.MEMORY_EFFICIENCY,
+        "step_host": constants.STEP_HOST_S,
+        "range": constants.RANGE,
+    }
+
+
+def _of_the_model(setup: Setup) -> Mapping[str, Constant]:
+    used = {
+        "forward_kernels": constants.FORWARD_KERNELS["attn"],
+        "backward_kernels": constants.BACKWARD_KERNELS_FACTOR,
+    }
+    if setup.proposal.arch.experts:
+        used["expert_kernels"] = constants.EXPERT_KERNELS
+    if setup.proposal.training.task == "lora":
+        used["lora_trainable"] = constants.LORA_TRAINABLE
+    return used
+
+
+def _of_the_links(setup: Setup, layout: Layout) -> Mapping[str, Constant]:
+    cluster = setup.proposal.cluster
+    if layout.world == 1:
+        return {}
+    used = {
+        "intra_node_rate": cluster.intra.bytes_per_s,
+        "intra_node_latency": cluster.intra.latency_s,
+        "collective_efficiency": constants.COLLECTIVE_EFFICIENCY["intra"],
+        "collective_launch": constants.COLLECTIVE_LAUNCH_S,
+        "contention": constants.CONTENTION,
+    }
+    if cluster.device.kind == "gpu":
+        used["communicator_buffers"] = constants.COMMUNICATOR_BYTES
+    if cluster.nodes > 1:
+        used |= {
+            "inter_node_rate": cluster.inter.bytes_per_s,
+            "inter_node_latency": cluster.inter.latency_s,
+            "inter_node_efficiency": constants.COLLECTIVE_EFFICIENCY["inter"],
+        }
+    return used
