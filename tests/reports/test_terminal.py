@@ -164,7 +164,14 @@ def test_memory_columns_fit_eight_kinds() -> None:
             stages=[rank, 7 - rank],
             parts_gib=dict.fromkeys(kinds, 1.25),
             total_gib=8.75,
+            total_gb=9.4,
+            range_gib=(8.0, 9.5),
+            limit_gib=8.0,
+            p_oom=0.97,
+            verdict="does not fit",
             in_flight=8,
+            units_gib={"attn": 0.75, "ffn": 0.5},
+            moments_gib={"backward": 8.75, "step": 6.0},
         )
         for rank in range(4)
     ]

@@ -50,8 +50,12 @@ def shown(value: object, limit: int = 60) -> str:
     elif isinstance(value, str):
         text = '"' + value.encode("unicode_escape").decode() + '"'
     elif isinstance(value, dict):
-        text = "{" + ", ".join(f"{key} = {shown(entry, limit)}" for key, entry in list(value.items())[:6]) + "}"
-    elif isinstance(value, list):
+        text = (
+            "{"
+            + ", ".join(f"{key} = {shown(entry, limit)}" for key, entry in list(value.items())[:6] if entry is not None)
+            + "}"
+        )
+    elif isinstance(value, list | tuple):
         text = "[" + ", ".join(shown(entry, limit) for entry in value[:40]) + "]"
     elif isinstance(value, int) and abs(value) >= 10**40:
         text = "a number of more than 40 digits"

@@ -20,7 +20,7 @@ from meshwright.files.outputs import (
 )
 from meshwright.files.outputs_run import DiagnoseOutput, FindingPart, RankPart, TrainOutput
 from meshwright.files.plan import Plan
-from meshwright.files.prediction import Prediction
+from meshwright.files.prediction import DOES_NOT_FIT, TIGHT, Prediction, StageMemory, Verdict
 from meshwright.files.run import RunResult
 from meshwright.layout.batch import equation, micro_batches_for
 from meshwright.layout.degrees import Layout, describe
@@ -109,6 +109,21 @@ def predict_output(plan: Plan, runnable_by: Sequence[str], why: str) -> PredictO
     return PredictOutput.model_validate({**_figures(plan, runnable_by), "why": why})
 
 
+def _limit(found: Prediction, rank: StageMemory) -> int:
+    return found.memory_limit_bytes if rank.limit is None else rank.limit
+
+
+def _gib_pair(sizes: tuple[int, int] | None) -> tuple[float, float] | None:
+    return None if sizes is None else (sizes[0] / GIB, sizes[1] / GIB)
+
+
+def verdict_of(found: Prediction, rank: StageMemory) -> Verdict:
+    """What to say of one pipeline rank's memory: by its probability of running out, or by its total without one."""
+    if rank.p_oom is None:
+        return "fits" if rank.total <= _limit(found, rank) else "does not fit"
+    return "does not fit" if rank.p_oom >= DOES_NOT_FIT else "tight" if rank.p_oom >= TIGHT else "fits"
+
+
 def memory_output(plan: Plan, advice: Sequence[str] = ()) -> MemoryOutput:
     """Every byte of each pipeline rank by kind."""
     found, training = prediction_of(plan), plan.setup.proposal.training
@@ -116,6 +131,10 @@ def memory_output(plan: Plan, advice: Sequence[str] = ()) -> MemoryOutput:
         MemoryStagePart(
             pipeline_rank=rank.pipeline_rank, stages=list(rank.stages), total_gib=rank.total / GIB,
             parts_gib={kind: size / GIB for kind, size in rank.parts.items()}, in_flight=rank.in_flight,
+            total_gb=rank.total / 1e9, range_gib=_gib_pair(rank.range),
+            limit_gib=_limit(found, rank) / GIB, p_oom=rank.p_oom, verdict=verdict_of(found, rank),
+            units_gib={kind: size / GIB for kind, size in rank.units.items()},
+            moments_gib={moment: size / GIB for moment, size in rank.moments.items()},
         )
         for rank in found.memory
     ]  # fmt: skip

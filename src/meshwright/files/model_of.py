@@ -5,7 +5,7 @@ from meshwright.basics.quantities import parse_count
 from meshwright.files.complaints import naming_field
 from meshwright.files.job import Job
 from meshwright.files.tables import ModelTable
-from meshwright.model.architecture import Architecture
+from meshwright.model.architecture import Architecture, LatentAttention
 from meshwright.model.sanity import complaints_about
 
 
@@ -61,4 +61,8 @@ def plain(table: ModelTable) -> Architecture:
     defaults = {
         "kv_heads": heads, "head_dim": hidden // heads, "ffn_hidden": default_ffn_hidden(hidden, gated),
     }  # fmt: skip
-    return Architecture(name=table.label or "plain", family=table.family or "plain", **{**defaults, **given})
+    values = {**defaults, **given}
+    values |= {key: tuple(values[key]) for key in ("dense_layers", "global_layers") if key in values}
+    if table.latent is not None:
+        values["latent"] = LatentAttention(**table.latent.model_dump())
+    return Architecture(name=table.label or "plain", family=table.family or "plain", **values)

@@ -75,7 +75,14 @@ class MemoryStagePart(Part):
     stages: list[int]
     parts_gib: dict[str, float] = Field(description="by kind: weights, gradients, optimizer, activations, …")
     total_gib: float
+    total_gb: float = Field(description="the same in GB (10^9 bytes)")
+    range_gib: tuple[float, float] | None = Field(description="within which nine of ten such runs lie; null: unknown")
+    limit_gib: float
+    p_oom: float | None = Field(description="probability of running out of memory; null: not estimated")
+    verdict: Literal["fits", "tight", "does not fit"]
     in_flight: int = Field(description="micro-batches whose activations are alive at the peak")
+    units_gib: dict[str, float] = Field(description="activations at the peak by kind of unit")
+    moments_gib: dict[str, float] = Field(description="the total in backward and in the optimizer step")
 
 
 class MemoryOutput(Output):
@@ -109,6 +116,11 @@ class LayoutPart(Part):
     recompute_layers: int | None
     bucket_mib: float
     overlap: bool
+    gradient_exchange: str | None = Field(default=None, description="null: as usual for the ZeRO stage")
+    offload: str = "none"
+    vocab_parallel: bool = True
+    loss_chunk: int | None = None
+    vocab_multiple: int = 1
     placement: list[int]
 
 

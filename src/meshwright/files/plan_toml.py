@@ -118,7 +118,7 @@ def parse_plan(text: str, path: Path | None = None) -> Plan:
 def _prediction_of(table: PredictionTable) -> Prediction:
     values = table.model_dump()
     low, high = values["step_time_range_s"]
-    memory = [StageMemory(m["pipeline_rank"], tuple(m["stages"]), m["parts"], m["in_flight"]) for m in values["memory"]]
+    memory = [StageMemory(**{**m, "stages": tuple(m["stages"]), "range": _pair(m["range"])}) for m in values["memory"]]
     values |= {
         "step_time_range_s": (low, high), "stage_compute_s": tuple(values["stage_compute_s"]),
         "idle_fraction": tuple(values["idle_fraction"]), "memory": tuple(memory),
@@ -126,22 +126,23 @@ def _prediction_of(table: PredictionTable) -> Prediction:
     return Prediction(**values)
 
 
+def _pair(values: Sequence[int] | None) -> tuple[int, int] | None:
+    return None if values is None else (values[0], values[1])
+
+
 def _prediction_table(prediction: Prediction) -> dict[str, Any]:
     names = [name for name in Prediction.__dataclass_fields__ if name != "memory"]
     table: dict[str, Any] = {name: getattr(prediction, name) for name in names}
-    memory = [
-        {"pipeline_rank": m.pipeline_rank, "stages": m.stages, "in_flight": m.in_flight, "parts": dict(m.parts)}
-        for m in prediction.memory
-    ]
-    return {**table, "memory": memory}
+    return {**table, "memory": [_fields(rank) for rank in prediction.memory]}
 
 
 def _model_table(arch: Architecture, folder: Path | None) -> dict[str, Any]:
     if arch.config_path is not None:
         config = Path(arch.config_path)
         return {"config": str(config) if folder is None else os.path.relpath(config.resolve(), folder.resolve())}
-    dimensions = [key for key in keys_of(ModelTable) if key not in (*MODEL_SOURCES, "label")]
-    return {"label": arch.name, **{key: getattr(arch, key) for key in dimensions}}
+    dimensions = [key for key in keys_of(ModelTable) if key not in (*MODEL_SOURCES, "label", "latent")]
+    latent = None if arch.latent is None else _fields(arch.latent)
+    return {"label": arch.name, **{key: getattr(arch, key) for key in dimensions}, "latent": latent}
 
 
 def _cluster_table(setup: Setup, folder: Path | None) -> dict[str, Any]:

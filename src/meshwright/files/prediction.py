@@ -1,19 +1,34 @@
 """The predictor's answer for one plan: plain values, in seconds and bytes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 from meshwright.basics.figures import Mode, Origin
+
+Verdict = Literal["fits", "tight", "does not fit"]
+TIGHT, DOES_NOT_FIT, IMPOSSIBLE = 0.01, 0.5, 0.9
+"""Probabilities of running out from which a plan is called tight, called not to fit, and called impossible."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageMemory:
-    """Every byte of one pipeline rank by kind; keys of `parts` are the kinds, values are bytes."""
+    """Every byte of one pipeline rank by kind at the moment of its peak: `parts` sum to `total`.
+
+    Keys of `parts`: weights, gradients, master, optimizer, gathered, activations, recomputed, logits, step,
+    communication, reserve, context (kinds without a byte may be left out). `moments` are the totals in backward and in
+    the optimizer step: the larger one is the peak.
+    """
 
     pipeline_rank: int
     stages: tuple[int, ...]
-    parts: Mapping[str, int]  # weights, gradients, optimizer, activations, logits, communication, reserve
+    parts: Mapping[str, int]
     in_flight: int  # micro-batches whose activations are alive at the peak
+    units: Mapping[str, int] = field(default_factory=dict)  # activation bytes at the peak by kind of unit
+    moments: Mapping[str, int] = field(default_factory=dict)
+    limit: int | None = None  # bytes that this rank may use; None: as `Prediction.memory_limit_bytes`
+    p_oom: float | None = None  # probability of running out; None: not estimated
+    range: tuple[int, int] | None = None  # total within which nine of ten such runs lie
 
     @property
     def total(self) -> int:

@@ -1,7 +1,7 @@
 """From what was typed to values: the setup of a job, with every gap that is not searched filled and its origin kept."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -122,6 +122,7 @@ def read_setup(path: Path | str, overrides: Sequence[str] = ()) -> Setup:
 def _resolved_model(job: Job, setup: Setup) -> dict[str, object]:
     arch = setup.proposal.arch
     dimensions = {key: getattr(arch, key) for key in keys_of(ModelTable) if key not in (*MODEL_SOURCES, "label")}
+    dimensions["latent"] = None if arch.latent is None else asdict(arch.latent)
     return {**job.tables.model.model_dump(exclude_none=True), **dimensions}
 
 

@@ -50,4 +50,5 @@ class Setup:
     runnable_by: Runner = "meshwright"
     path: Path | None = None  # the file it came from
     cost_of: Path | None = None  # another job, whose choices are priced one at a time
+    stack: str = ""  # the software whose habits memory and time follow (predictor/stacks); empty: as runnable_by
     machine: Path | None = None  # the machine.toml that describes the devices, when the job names one

@@ -6,7 +6,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidato
 
 from meshwright.files.setup import DataSource, Profiling, Runner, Tuning
 from meshwright.layout.claims import CLAIMS, Claim
-from meshwright.layout.degrees import Recompute, Schedule
+from meshwright.layout.degrees import Exchange, Offload, Recompute, Schedule
 from meshwright.model.training import Optimizer, Precision, Task, Training
 
 FORMAT = 1
@@ -52,6 +52,16 @@ class Table(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
 
 
+class LatentTable(Table):
+    """[model.latent]: multi-head latent attention."""
+
+    kv_rank: Degree
+    nope_dim: Degree
+    rope_dim: Degree
+    value_dim: Degree
+    query_rank: Degree | None = Field(default=None, description="left out: queries are not compressed")
+
+
 class ModelTable(Table):
     """[model]: one of `config`, `name` or `params`, or plain dimensions."""
 
@@ -79,8 +89,23 @@ class ModelTable(Table):
     shared_experts: Annotated[int, Field(ge=0, le=10**5)] | None = Field(
         default=None, description="experts of every token"
     )
+    shared_ffn_hidden: Annotated[int, Field(ge=0, le=10**6)] | None = Field(
+        default=None, description="width of all shared experts together; 0: ffn_hidden times their number"
+    )
+    shared_gate: bool | None = Field(default=None, description="a gate beside the shared experts")
+    dense_layers: list[Annotated[int, Field(ge=0, le=1000)]] | None = Field(
+        default=None, description="layers of a model with experts that have a dense network instead"
+    )
+    dense_ffn_hidden: Annotated[int, Field(ge=0, le=10**6)] | None = Field(
+        default=None, description="width of those dense networks; 0: ffn_hidden"
+    )
+    router_bias: bool | None = None
+    latent: LatentTable | None = Field(default=None, description="multi-head latent attention: its widths")
     norm: Literal["rms", "layer"] | None = None
+    norm_bias: bool | None = Field(default=None, description="false: layer norms without a bias")
     qk_norm: bool | None = None
+    qk_norm_wide: bool | None = Field(default=None, description="norm of q and k over all heads together")
+    sinks: bool | None = Field(default=None, description="one learned logit a head beside the scores")
     qkv_bias: bool | None = None
     attention_out_bias: bool | None = None
     ffn_bias: bool | None = None
@@ -93,15 +118,20 @@ class ModelTable(Table):
         default=None, description="norms of width hidden a layer"
     )
     embed_norm: bool | None = Field(default=None, description="a norm after the embedding")
+    head_bias: bool | None = Field(default=None, description="a bias of the output matrix")
     sliding_window: Count | None = Field(default=None, description="tokens that attention looks back")
+    global_layers: list[Annotated[int, Field(ge=0, le=1000)]] | None = Field(
+        default=None, description="layers without the window, where the others have it"
+    )
 
 
 class GroupTable(Table):
     """One entry of `groups`: devices of one kind in a mixed cluster."""
 
-    gpu: Text
+    gpu: Text = Field(description="a device of the catalogue")
     gpus: Degree
-    gpus_per_node: Degree | None = None
+    gpus_per_node: Degree | None = Field(default=None, description="left out: 8, or all when there are fewer")
+    intra_node: LinkName | None = Field(default=None, description="left out: what its board has")
     memory_gib: Size | None = None
 
 
@@ -117,6 +147,15 @@ class ClusterTable(Table):
     intra_node: LinkName | None = Field(default=None, description="link inside a node: catalogue name or GB/s")
     inter_node: LinkName | None = Field(default=None, description="link between nodes: catalogue name or GB/s")
     memory_gib: Size | None = Field(default=None, description="GiB a rank may use; left out: what the device has")
+    peak_tflops: dict[str, Size] | None = Field(
+        default=None, description="dense TFLOP/s by dtype, over the catalogue's or for a device that it lacks"
+    )
+    bandwidth_gb: Size | None = Field(default=None, description="memory bandwidth in GB/s, likewise")
+    nics_per_node: Degree | None = Field(default=None, description="network adapters a node; left out: one a device")
+    oversubscription: Annotated[float, Field(ge=1, le=1000)] | None = Field(
+        default=None, description="of the fabric above the nodes; left out: 1"
+    )
+    rails: bool | None = Field(default=None, description="adapter i of every node hangs on switch i; left out: true")
     groups: list[GroupTable] | None = Field(default=None, description="mixed clusters: one entry a kind of device")
 
 
@@ -147,6 +186,18 @@ class TrainingTable(Table):
     betas: Annotated[list[Share], Field(min_length=2, max_length=2)] = Field(default=list(_TRAINING.betas))
     clip: Annotated[float, Field(ge=0, le=1e9)] = Field(
         default=_TRAINING.clip, description="global gradient norm; 0: off"
+    )
+    loss_scale: Annotated[float, Field(gt=0, le=2.0**32)] | None = Field(
+        default=_TRAINING.loss_scale, description="fp16 only; left out: dynamic"
+    )
+    lora_rank: Annotated[int, Field(ge=1, le=10**5)] = Field(
+        default=_TRAINING.lora_rank, description="rank of the adapters of task lora"
+    )
+    lora_targets: Literal["attention", "all"] = Field(
+        default=_TRAINING.lora_targets, description="matrices with an adapter: of attention, or all of a layer"
+    )
+    expert_imbalance: Annotated[float, Field(ge=1, le=10**5)] = Field(
+        default=_TRAINING.expert_imbalance, description="tokens of the fullest expert rank over the mean"
     )
     steps: Count = _TRAINING.steps
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = _TRAINING.seed
@@ -186,6 +237,17 @@ class LayoutTable(Table):
     )
     bucket_mib: Size | None = Field(default=None, description="size of a bucket of the gradient exchange")
     overlap: bool | None = Field(default=None, description="exchange gradients during backward")
+    gradient_exchange: Exchange | None = Field(
+        default=None, description="left out: once a step under ZeRO-0 and 1, in each micro-batch under ZeRO-2 and 3"
+    )
+    offload: Offload | None = Field(
+        default=None, description="to CPU memory: optimizer states, or parameters and gradients as well"
+    )
+    vocab_parallel: bool | None = Field(default=None, description="logits and loss divided over the tensor group")
+    loss_chunk: Count | None = Field(default=None, description="tokens whose logits exist at one time; left out: all")
+    vocab_multiple: Degree | None = Field(
+        default=None, description="embedding rows are padded to a multiple of this times tp"
+    )
     stages: list[list[Text]] | None = Field(
         default=None, description='units of each stage: [["embed", "layers.0-5"], ["layers.6-11", "head"]]'
     )
@@ -251,6 +313,11 @@ class StageMemoryTable(Table):
     stages: list[int]
     in_flight: Annotated[int, Field(ge=0)]
     parts: dict[str, int]
+    units: dict[str, int] = Field(default_factory=dict)
+    moments: dict[str, int] = Field(default_factory=dict)
+    limit: int | None = None
+    p_oom: float | None = None
+    range: Annotated[list[int], Field(min_length=2, max_length=2)] | None = None
 
 
 class PredictionTable(Table):

@@ -5,6 +5,8 @@ from typing import Literal, Protocol, get_args
 
 Schedule = Literal["gpipe", "1f1b", "interleaved", "looped-bfs", "zb-h1", "zbv", "dualpipev"]
 Recompute = Literal["none", "selective", "full"]
+Exchange = Literal["step", "micro-batch"]
+Offload = Literal["none", "optimizer", "parameters"]
 
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 RECOMPUTE: tuple[Recompute, ...] = get_args(Recompute)
@@ -35,6 +37,17 @@ class Layout:
     recompute_layers: int | None = None  # full recompute for the first k layers of a stage only
     bucket_mib: float = 25.0  # gradient exchange in buckets of this size
     overlap: bool = True  # gradient exchange during backward
+    gradient_exchange: Exchange | None = None  # None: as usual for the ZeRO stage, see `exchange`
+    offload: Offload = "none"  # to CPU memory: optimizer states and master copies; or parameters and gradients as well
+    vocab_parallel: bool = True  # logits and loss divided over the tensor group
+    loss_chunk: int | None = None  # tokens whose logits exist at one time; None: those of the whole micro-batch
+    vocab_multiple: int = 1  # embedding rows are padded to a multiple of this times tp
+
+    @property
+    def exchange(self) -> Exchange:
+        """When gradients travel. ZeRO-0 and 1: once a step. ZeRO-2 and 3: in every micro-batch, so that only a shard
+        is accumulated; "step" there keeps a whole gradient on every rank until the last micro-batch."""
+        return self.gradient_exchange or ("step" if self.zero <= 1 else "micro-batch")
 
     @property
     def world(self) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from meshwright.basics.figures import ValueOrigin
 from meshwright.cluster.topology import Cluster
 from meshwright.layout.batch import Batch
-from meshwright.layout.degrees import Layout, Recompute, Schedule
+from meshwright.layout.degrees import Exchange, Layout, Offload, Recompute, Schedule
 from meshwright.model.architecture import Architecture
 from meshwright.model.training import Training
 
@@ -33,6 +33,11 @@ class Wanted:
     recompute_layers: int | None = None
     bucket_mib: float | None = None
     overlap: bool | None = None
+    gradient_exchange: Exchange | None = None
+    offload: Offload | None = None
+    vocab_parallel: bool | None = None
+    loss_chunk: int | None = None
+    vocab_multiple: int | None = None
     stages: tuple[tuple[str, ...], ...] | None = None
     placement: tuple[int, ...] | None = None
     micro_batch: int | None = None

@@ -5,6 +5,18 @@ from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
+class LatentAttention:
+    """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1): keys and values are stored as one
+    compressed vector a token. Widths in elements; the query is compressed too where `query_rank` is given."""
+
+    kv_rank: int
+    nope_dim: int  # of a query or key head, without position
+    rope_dim: int  # of a query head, with position; the key's is one for all heads
+    value_dim: int
+    query_rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Architecture:
     """A decoder-only language model. Sizes are elements, never bytes.
 
@@ -25,8 +37,17 @@ class Architecture:
     experts: int = 0  # 0: dense
     active_experts: int = 0
     shared_experts: int = 0
+    shared_ffn_hidden: int = 0  # width of all shared experts together; 0: ffn_hidden times their number
+    shared_gate: bool = False  # a gate of one output beside the shared experts (Qwen 2 MoE)
+    dense_layers: tuple[int, ...] = ()  # layers of a model with experts that have a dense network instead
+    dense_ffn_hidden: int = 0  # width of those; 0: ffn_hidden
+    router_bias: bool = False
+    latent: LatentAttention | None = None  # instead of q, k and v matrices; kv_heads is then heads
     norm: Literal["rms", "layer"] = "rms"  # "layer" norms have a bias as well
+    norm_bias: bool = True  # False: "layer" norms without one (MPT)
     qk_norm: bool = False
+    qk_norm_wide: bool = False  # over all heads together (OLMo 2) instead of over each head
+    sinks: bool = False  # one learned logit a head beside the scores (gpt-oss)
     qkv_bias: bool = False
     attention_out_bias: bool = False
     ffn_bias: bool = False
@@ -35,5 +56,7 @@ class Architecture:
     parallel_residual: bool = False  # one unit a layer (GPT-NeoX, Falcon)
     layer_norms: int = 2  # norms of width hidden in one layer: 1 in Falcon-7B, 4 in Gemma 2 and 3
     embed_norm: bool = False  # a norm after the embedding (BLOOM)
-    sliding_window: int | None = None
+    head_bias: bool = False  # of the output matrix (Phi-2)
+    sliding_window: int | None = None  # tokens that attention looks back
+    global_layers: tuple[int, ...] = ()  # layers without the window, where others have it (Gemma 2 and 3, gpt-oss)
     config_path: str | None = None  # the config.json it was read from: the trainer builds from it

@@ -22,5 +22,9 @@ class Training:
     weight_decay: float = 0.1
     betas: tuple[float, float] = (0.9, 0.95)
     clip: float = 1.0  # global gradient norm; 0 switches clipping off
+    loss_scale: float | None = None  # fp16 only; None: dynamic
+    lora_rank: int = 16  # task "lora": rank of the adapters
+    lora_targets: Literal["attention", "all"] = "all"  # matrices that get one: of attention, or of feed-forward as well
+    expert_imbalance: float = 1.0  # tokens of the fullest expert rank over the mean; 1: balanced
     steps: int = 20
     seed: int = 0

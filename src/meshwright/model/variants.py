@@ -1,0 +1,27 @@
+"""In what units of one kind differ inside a model: experts or a dense network, a window or none.
+
+Whoever counts something by unit counts it once for each variant, not for each unit.
+"""
+
+from dataclasses import dataclass
+
+from meshwright.model.architecture import Architecture
+from meshwright.model.units import Unit, UnitKind
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """What a unit is, but for the layer it lies in. Units of equal variants have equal tensors, FLOPs and bytes."""
+
+    kind: UnitKind
+    experts: bool = False  # its feed-forward network is a mixture of experts
+    window: int | None = None  # tokens that its attention looks back
+
+
+def variant_of(arch: Architecture, unit: Unit) -> Variant:
+    """The variant of one unit of a model."""
+    if unit.layer is None:
+        return Variant(unit.kind)
+    experts = bool(arch.experts) and unit.kind != "attn" and unit.layer not in arch.dense_layers
+    window = None if unit.kind == "ffn" or unit.layer in arch.global_layers else arch.sliding_window
+    return Variant(unit.kind, experts, window)
