@@ -4,9 +4,10 @@ Whoever counts something by unit counts it once for each variant, not for each u
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from meshwright.model.architecture import Architecture
-from meshwright.model.units import Unit, UnitKind
+from meshwright.model.units import Unit, UnitKind, units_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +26,9 @@ def variant_of(arch: Architecture, unit: Unit) -> Variant:
     experts = bool(arch.experts) and unit.kind != "attn" and unit.layer not in arch.dense_layers
     window = None if unit.kind == "ffn" or unit.layer in arch.global_layers else arch.sliding_window
     return Variant(unit.kind, experts, window)
+
+
+@lru_cache(maxsize=64)
+def variants_of(arch: Architecture) -> tuple[Variant, ...]:
+    """The variant of each unit, in the order of `units_of`."""
+    return tuple(variant_of(arch, unit) for unit in units_of(arch))

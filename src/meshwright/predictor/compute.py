@@ -19,6 +19,7 @@ from meshwright.model.flops import attention_flops_per_token, unit_forward_flops
 from meshwright.model.shapes import Tensor, tensors_of
 from meshwright.model.training import Training
 from meshwright.model.units import Unit, UnitKind, units_of
+from meshwright.model.variants import Variant, variants_of
 from meshwright.predictor import constants
 from meshwright.predictor.kernels import Speed, gemm_s, speed_of
 
@@ -149,8 +150,8 @@ def _with_host(device_s: float, kernels: float, speed: Speed) -> tuple[float, fl
     return busy + host, host
 
 
-def kind_cost(arch: Architecture, training: Training, unit: Unit, share: Share, speed: Speed) -> UnitCost:
-    """The roofline cost of one unit. Units of the same kind cost the same."""
+def roofline_cost(arch: Architecture, training: Training, unit: Unit, share: Share, speed: Speed) -> UnitCost:
+    """The roofline cost of one unit. Units of the same variant cost the same."""
     work = _work(arch, training, unit, share, speed)
     back_kernels = work.kernels * constants.BACKWARD_KERNELS_FACTOR.value
     forward, host_f = _with_host(work.products + work.attention + work.elements, work.kernels, speed)
@@ -222,14 +223,14 @@ def costs_by_unit(
     proposal = setup.proposal
     arch, training = proposal.arch, proposal.training
     speed = speed or speed_of(proposal.cluster.device, training.precision)
-    by_kind: dict[UnitKind, UnitCost] = {}
+    known: dict[Variant, UnitCost] = {}
     costs: dict[str, UnitCost] = {}
-    for unit in units or units_of(arch):
-        if unit.kind not in by_kind:
-            by_kind[unit.kind] = kind_cost(arch, training, unit, share, speed)
-        costs[unit.name] = by_kind[unit.kind]
+    for unit, variant in zip(units or units_of(arch), variants_of(arch), strict=True):
+        if variant not in known:
+            known[variant] = roofline_cost(arch, training, unit, share, speed)
+        costs[unit.name] = known[variant]
         if measured is not None and (time := measured.units.get(unit.name)) is not None:
-            costs[unit.name] = from_measured(arch, unit, time, measured, share, by_kind[unit.kind])
+            costs[unit.name] = from_measured(arch, unit, time, measured, share, known[variant])
     return costs
 
 

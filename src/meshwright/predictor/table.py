@@ -17,6 +17,7 @@ from meshwright.model.activations import unit_activation_bytes
 from meshwright.model.parameters import tensor_parameters
 from meshwright.model.shapes import tensors_of
 from meshwright.model.units import Unit, units_of
+from meshwright.model.variants import Variant, variants_of
 from meshwright.predictor.compute import Share, UnitCost, costs_by_unit, share_of
 from meshwright.predictor.exchanges import UnitExchange, unit_exchange
 from meshwright.predictor.groups import Degrees
@@ -100,12 +101,12 @@ def share_table(
     proposal = setup.proposal
     units = units or units_of(proposal.arch)
     costs = costs_by_unit(setup, share, measured, units=units)
-    known: dict[tuple[str, int], int] = {}
+    known: dict[tuple[Variant, int], int] = {}
     rows: list[list[float]] = []
     which, tied = [], 0.0
-    for unit in units:
+    for unit, variant in zip(units, variants_of(proposal.arch), strict=True):
         cost = costs[unit.name]
-        key = (unit.kind, id(cost))  # units without a measured time share the cost of their kind
+        key = (variant, id(cost))  # units without a measured time share the cost of their variant
         if key not in known:
             exchange = unit_exchange(proposal.arch, proposal.training, proposal.cluster, unit, share, cost, degrees)
             known[key] = len(rows)
