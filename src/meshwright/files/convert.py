@@ -20,7 +20,7 @@ from meshwright.files.outputs import (
 )
 from meshwright.files.outputs_run import DiagnoseOutput, FindingPart, RankPart, TrainOutput
 from meshwright.files.plan import Plan
-from meshwright.files.prediction import DOES_NOT_FIT, TIGHT, Prediction, StageMemory, Verdict
+from meshwright.files.prediction import Prediction, StageMemory, Verdict, verdict
 from meshwright.files.run import RunResult
 from meshwright.layout.batch import equation, micro_batches_for
 from meshwright.layout.degrees import Layout, describe
@@ -118,10 +118,8 @@ def _gib_pair(sizes: tuple[int, int] | None) -> tuple[float, float] | None:
 
 
 def verdict_of(found: Prediction, rank: StageMemory) -> Verdict:
-    """What to say of one pipeline rank's memory: by its probability of running out, or by its total without one."""
-    if rank.p_oom is None:
-        return "fits" if rank.total <= _limit(found, rank) else "does not fit"
-    return "does not fit" if rank.p_oom >= DOES_NOT_FIT else "tight" if rank.p_oom >= TIGHT else "fits"
+    """What to say of one pipeline rank's memory."""
+    return verdict(rank, found.memory_limit_bytes)
 
 
 def memory_output(plan: Plan, advice: Sequence[str] = ()) -> MemoryOutput:

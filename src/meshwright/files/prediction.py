@@ -36,6 +36,14 @@ class StageMemory:
         return sum(self.parts.values())
 
 
+def verdict(rank: StageMemory, limit: int) -> Verdict:
+    """What to say of one pipeline rank's memory: by its probability of running out, or by its total without one.
+    `limit` (bytes) counts where the rank has none of its own."""
+    if rank.p_oom is None:
+        return "fits" if rank.total <= (limit if rank.limit is None else rank.limit) else "does not fit"
+    return "does not fit" if rank.p_oom >= DOES_NOT_FIT else "tight" if rank.p_oom >= TIGHT else "fits"
+
+
 @dataclass(frozen=True, slots=True)
 class Prediction:
     """Figures of one plan. `terms` is the waterfall: seconds a step by cause, summing to `step_time_s`.
