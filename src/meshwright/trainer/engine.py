@@ -39,13 +39,18 @@ class StepOutcome:
 
 
 class Engine:
-    """One rank: its part of the model, its optimizer and its clock. Collective to build and to step."""
+    """One rank: its part of the model, its optimizer and its clock. Collective to build and to step.
 
-    def __init__(self, plan: Plan, device: torch.device) -> None:
+    `mesh` and `clock` are made here unless they are given (a trace gives a mesh of ranks that do not exist).
+    """
+
+    def __init__(self, plan: Plan, device: torch.device, mesh: Mesh | None = None, clock: Clock | None = None) -> None:
         self.plan, self.device = plan, device
-        self.mesh: Mesh = build_mesh(plan.layout, device.type)
-        self.recorder = SpanRecorder(self.mesh.rank)
-        self.clock = Clock(self.recorder, torch.cuda.synchronize if device.type == "cuda" else None)
+        self.mesh: Mesh = mesh or build_mesh(plan.layout, device.type)
+        if clock is None:
+            wait = torch.cuda.synchronize if device.type == "cuda" else None
+            clock = Clock(SpanRecorder(self.mesh.rank), wait)
+        self.clock, self.recorder = clock, clock.recorder
         self.meter = UnitMeter(self.clock)
         self.parts: Parts = parallelize(plan, self.mesh, self.clock, self.meter, device)
         self.meter.weights = _matrix_sizes(self.parts)
