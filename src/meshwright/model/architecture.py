@@ -1,6 +1,6 @@
 """The shape of a decoder-only transformer, as plain numbers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 
@@ -42,10 +42,11 @@ class Architecture:
     dense_layers: tuple[int, ...] = ()  # layers of a model with experts that have a dense network instead
     dense_ffn_hidden: int = 0  # width of those; 0: ffn_hidden
     router_bias: bool = False
-    latent: LatentAttention | None = None  # instead of q, k and v matrices; kv_heads is then heads
+    latent: LatentAttention | None = None  # instead of q, k and v; kv_heads is then heads, head_dim nope + rope
     norm: Literal["rms", "layer"] = "rms"  # "layer" norms have a bias as well
     norm_bias: bool = True  # False: "layer" norms without one (MPT)
     qk_norm: bool = False
+    qk_norm_weight: bool = True  # False: q and k are normed without a learned scale (Llama 4)
     qk_norm_wide: bool = False  # over all heads together (OLMo 2) instead of over each head
     sinks: bool = False  # one learned logit a head beside the scores (gpt-oss)
     qkv_bias: bool = False
@@ -58,5 +59,27 @@ class Architecture:
     embed_norm: bool = False  # a norm after the embedding (BLOOM)
     head_bias: bool = False  # of the output matrix (Phi-2)
     sliding_window: int | None = None  # tokens that attention looks back
+    chunked: bool = False  # attention looks back to the start of its chunk of `sliding_window` tokens (Llama 4)
     global_layers: tuple[int, ...] = ()  # layers without the window, where others have it (Gemma 2 and 3, gpt-oss)
     config_path: str | None = None  # the config.json it was read from: the trainer builds from it
+    note: str = field(default="", compare=False)  # what of that config.json is left out, for people to read
+
+    @property
+    def query_dim(self) -> int:
+        """Width of one query or key head."""
+        return self.head_dim if self.latent is None else self.latent.nope_dim + self.latent.rope_dim
+
+    @property
+    def value_dim(self) -> int:
+        """Width of one value head."""
+        return self.head_dim if self.latent is None else self.latent.value_dim
+
+    @property
+    def dense_width(self) -> int:
+        """Width of the feed-forward network of a layer without experts."""
+        return (self.dense_ffn_hidden or self.ffn_hidden) if self.experts else self.ffn_hidden
+
+    @property
+    def shared_width(self) -> int:
+        """Width of all shared experts of a layer together; 0 without."""
+        return self.shared_ffn_hidden or self.ffn_hidden * self.shared_experts

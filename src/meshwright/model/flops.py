@@ -11,15 +11,21 @@ from math import prod
 from meshwright.model.architecture import Architecture
 from meshwright.model.shapes import tensors_of
 from meshwright.model.units import Unit, units_of
+from meshwright.model.variants import variant_of
 
 CONVENTION = "model FLOPs without recompute; causal attention counted half; top-k experts only; embedding not counted"
 
 
-def keys_per_query(seq_len: int, window: int | None = None, causal: bool = True) -> float:
-    """Mean number of keys a query attends to. Causal: s/2, or w - w²/2s for a window w shorter than s."""
+def keys_per_query(seq_len: int, window: int | None = None, causal: bool = True, chunked: bool = False) -> float:
+    """Mean number of keys a query attends to. Causal: s/2, or w - w²/2s for a window w shorter than s. `chunked`: a
+    query looks back to the start of its chunk of w tokens, w/2 on average (the rest behind the last whole chunk: less).
+    """
     if not causal:
         return float(seq_len)
     reach = seq_len if window is None else min(window, seq_len)
+    if chunked:
+        whole, rest = divmod(seq_len, reach)
+        return (whole * reach**2 + rest**2) / (2 * seq_len)
     return reach * (1 - reach / (2 * seq_len))
 
 
@@ -31,10 +37,12 @@ def matmul_flops_per_token(arch: Architecture, unit: Unit) -> float:
 
 
 def attention_flops_per_token(arch: Architecture, unit: Unit, seq_len: int, causal: bool = True) -> float:
-    """Forward FLOPs of one token in q·kᵀ and in scores·v: 4 · keys · heads · head_dim. Zero without attention."""
+    """Forward FLOPs of one token in q·kᵀ and in scores·v: 2 · keys · heads · (width of a key + width of a value).
+    Zero without attention."""
     if unit.kind not in ("attn", "layer"):
         return 0.0
-    return 4.0 * keys_per_query(seq_len, arch.sliding_window, causal) * arch.heads * arch.head_dim
+    keys = keys_per_query(seq_len, variant_of(arch, unit).window, causal, arch.chunked)
+    return 2.0 * keys * arch.heads * (arch.query_dim + arch.value_dim)
 
 
 def unit_forward_flops(arch: Architecture, unit: Unit, tokens: int, seq_len: int, causal: bool = True) -> float:
