@@ -4,9 +4,9 @@ from meshwright.basics.errors import InputError
 from meshwright.basics.quantities import seconds_text
 from meshwright.diagnosis.evidence import Evidence
 from meshwright.diagnosis.replay import Replay
-from meshwright.diagnosis.thresholds import UNEVEN, WORTH
 from meshwright.files.findings import Finding
 from meshwright.layout.partition import balance_placed
+from meshwright.layout.thresholds import UNEVEN, WORTH
 from meshwright.model.units import compact
 from meshwright.predictor.step import predict
 

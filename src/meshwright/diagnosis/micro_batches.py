@@ -4,10 +4,10 @@ from meshwright.basics.errors import InputError
 from meshwright.diagnosis.bubbles import ideal_idle
 from meshwright.diagnosis.evidence import Evidence
 from meshwright.diagnosis.replay import Replay
-from meshwright.diagnosis.thresholds import IDLE_SCHEDULE, WORTH
 from meshwright.files.findings import Finding
 from meshwright.layout.batch import micro_batch_choices
 from meshwright.layout.schedules import micro_batch_rule
+from meshwright.layout.thresholds import IDLE_SCHEDULE, WORTH
 from meshwright.predictor.step import predict
 
 _DOUBT = 0.5  # smaller kernels are less efficient by an amount that this run does not show

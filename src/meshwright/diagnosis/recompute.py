@@ -4,8 +4,8 @@ from meshwright.basics.errors import InputError
 from meshwright.basics.quantities import gib, seconds_text
 from meshwright.diagnosis.evidence import Evidence
 from meshwright.diagnosis.replay import Replay
-from meshwright.diagnosis.thresholds import ROOMY, WORTH
 from meshwright.files.findings import Finding
+from meshwright.layout.thresholds import ROOMY, WORTH
 from meshwright.predictor.step import predict
 
 

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from meshwright.diagnosis.evidence import Evidence
 from meshwright.diagnosis.replay import Costs, Replay
-from meshwright.diagnosis.thresholds import PERSISTENT, SLOW, SLOW_BY_UNITS, WORTH
+from meshwright.diagnosis.thresholds import PERSISTENT, SLOW, SLOW_BY_UNITS
 from meshwright.files.findings import Finding
+from meshwright.layout.thresholds import WORTH
 
 _TEST = "run one matrix product on each rank alone, then an all-reduce of each pair with it; compare clocks and heat"
 

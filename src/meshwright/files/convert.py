@@ -38,7 +38,11 @@ def prediction_of(plan: Plan) -> Prediction:
 
 def _problem(problem: Problem) -> ProblemPart:
     return ProblemPart(
-        rule=problem.rule, fields=list(problem.fields), message=problem.message, legal=list(problem.legal)
+        rule=problem.rule,
+        fields=list(problem.fields),
+        origins=list(problem.origins),
+        message=problem.message,
+        legal=list(problem.legal),
     )
 
 

@@ -28,7 +28,8 @@ class ProblemPart(Part):
     """One broken rule, or one wasteful choice."""
 
     rule: str
-    fields: list[str] = Field(description="keys of the job that it concerns")
+    fields: list[str] = Field(description="keys of the job that it concerns, as they are written")
+    origins: list[str] = Field(description="where the value of each comes from: user, file, default or detected")
     message: str
     legal: list[str] = Field(description="legal neighbours, or what to do instead")
 

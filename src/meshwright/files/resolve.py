@@ -88,6 +88,14 @@ def _claims_of(job: Job) -> dict[str, str]:
     return {key: str(value).lower() if isinstance(value, bool) else value for key, value in claims.items()}
 
 
+def _from_config(job: Job) -> dict[str, ValueOrigin]:
+    """The keys of [model] whose values stand in the config.json that the job names."""
+    if job.tables.model.config is None:
+        return {}
+    keys = (f"model.{key}" for key in keys_of(ModelTable) if key not in (*MODEL_SOURCES, "label"))
+    return {key: "file" for key in keys if not job.given(key)}
+
+
 def setup_of(job: Job) -> Setup:
     """The setup of a job. Raises InputError with every complaint about model, cluster, stages and tuning."""
     found = _Collected(job.file, [])
@@ -98,7 +106,7 @@ def setup_of(job: Job) -> Setup:
     if found.complaints or arch is None or resolved is None or wanted is None or tuning is None:
         raise InputError(tuple(found.complaints))
     tables = job.tables
-    origins: dict[str, ValueOrigin] = {**job.origins, **resolved.detected}
+    origins: dict[str, ValueOrigin] = {**job.origins, **_from_config(job), **resolved.detected}
     proposal = Proposal(
         arch=arch, cluster=resolved.cluster, training=_training_of(job), global_batch=tables.batch.global_,
         seq_len=tables.batch.seq_len, wanted=wanted, claims=_claims_of(job),
@@ -151,10 +159,7 @@ def resolved(job: Job) -> dict[str, tuple[object, str]]:
             values = _resolved_cluster(job, setup)
         for key, value in values.items():
             field = f"{name}.{key}"
-            origin: str = setup.proposal.written[field][1]
-            if name == "model" and origin == "default" and job.tables.model.config is not None:
-                origin = "file"
-            rows[field] = (value, origin)
+            rows[field] = (value, setup.proposal.written[field][1])
     return rows
 
 

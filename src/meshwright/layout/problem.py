@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from meshwright.layout.proposal import Proposal
+from meshwright.basics.figures import ValueOrigin
+from meshwright.layout.proposal import Proposal, Wanted
 
 Severity = Literal["error", "warning"]
 
@@ -37,6 +38,7 @@ class Problem:
     fields: tuple[str, ...]
     message: str
     legal: tuple[str, ...] = ()
+    origins: tuple[ValueOrigin, ...] = ()  # where the value of each field comes from
 
     def __str__(self) -> str:
         hint = f"; legal: {'; '.join(self.legal)}" if self.legal else ""
@@ -60,9 +62,23 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else plural}"
 
 
+def _origin(proposal: Proposal, field: str) -> ValueOrigin:
+    return proposal.written[field][1] if field in proposal.written else "default"
+
+
+def _is_open(proposal: Proposal, field: str) -> bool:
+    """Is that a part of the layout or of the batch that nobody has fixed?"""
+    table, _, key = field.partition(".")
+    return table in ("layout", "batch") and key in Wanted.__slots__ and getattr(proposal.wanted, key) is None
+
+
 def problem_of(rule: Rule, proposal: Proposal) -> Problem:
-    """The problem of a rule that the proposal breaks. Where some of its fields were typed, only those are named."""
+    """The problem of a rule that the proposal breaks. Of its fields those are named that have a value, typed or not;
+    all of them where none was typed."""
     found = rule.explain(proposal)
-    typed = [field for field in rule.fields if proposal.written.get(field, ("", "default"))[1] != "default"]
-    fields = tuple(spelled(proposal, field) for field in (typed or rule.fields))
-    return Problem(rule.name, rule.severity, fields, found.message, found.legal)
+    named = [field for field in rule.fields if not _is_open(proposal, field)]
+    if not any(_origin(proposal, field) == "user" for field in named):
+        named = list(rule.fields)
+    fields = tuple(spelled(proposal, field) for field in named)
+    origins = tuple(_origin(proposal, field) for field in named)
+    return Problem(rule.name, rule.severity, fields, found.message, found.legal, origins)

@@ -6,16 +6,26 @@ from meshwright.layout.proposal import Proposal
 from meshwright.layout.rules_batch import BATCH_RULES
 from meshwright.layout.rules_claims import CLAIM_RULES
 from meshwright.layout.rules_degrees import DEGREE_RULES, POSITIVE
+from meshwright.layout.rules_effect import EFFECT_RULES
+from meshwright.layout.rules_experts import EXPERT_RULES, EXPERT_WASTE
 from meshwright.layout.rules_pipeline import PIPELINE_RULES
+from meshwright.layout.rules_recipe import RECIPE_RULES
+from meshwright.layout.rules_shapes import SHAPE_RULES
+from meshwright.layout.rules_sharding import SHARDING_RULES, SHARDING_WASTE
 from meshwright.layout.rules_stages import FIT_RULES, STAGE_RULES
 from meshwright.layout.rules_waste import WASTE_RULES
 
 __all__ = ["LEGALITY", "RULES", "Problem", "Rule", "judge", "legal"]
 
-LEGALITY: tuple[Rule, ...] = (*DEGREE_RULES, *BATCH_RULES, *PIPELINE_RULES)
+LEGALITY: tuple[Rule, ...] = (
+    *DEGREE_RULES, *EXPERT_RULES, *SHARDING_RULES, *RECIPE_RULES, *BATCH_RULES, *PIPELINE_RULES,
+)  # fmt: skip
 """Whatever breaks one of these cannot run, on however much memory."""
 
-RULES: tuple[Rule, ...] = (*LEGALITY, *FIT_RULES, *WASTE_RULES, *STAGE_RULES, *CLAIM_RULES)
+RULES: tuple[Rule, ...] = (
+    *LEGALITY, *FIT_RULES, *WASTE_RULES, *SHARDING_WASTE, *EXPERT_WASTE, *SHAPE_RULES, *STAGE_RULES, *EFFECT_RULES,
+    *CLAIM_RULES,
+)  # fmt: skip
 """All of them: errors, then warnings."""
 
 _CHECKS = tuple(rule.holds for rule in LEGALITY)

@@ -1,20 +1,23 @@
 """Errors of the degrees: what does not divide, and how many devices a layout needs."""
 
-from math import gcd, prod
-from typing import get_args
+from collections.abc import Iterator
+from math import prod
 
+from meshwright.basics.quantities import bytes_text
 from meshwright.layout import predicates
 from meshwright.layout.given import DEGREES, asked_degrees
 from meshwright.layout.problem import Explanation, Rule, origin_note, spelled
 from meshwright.layout.proposal import Proposal
 from meshwright.layout.worlds import nearest_worlds
-from meshwright.model.training import Precision
+from meshwright.model.states import state_bytes
 
-PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 _COUNTED = {"pp": "stages", "tp": "GPUs", "cp": "context ranks", "dp": "replicas"}  # of any degree above 1
 
 
-_AT_LEAST_ONE = ("dp", "tp", "pp", "cp", "ep", "etp", "vpp", "shard_group", "micro_batch", "micro_batches")
+_AT_LEAST_ONE = (
+    "dp", "tp", "pp", "cp", "ep", "etp", "vpp", "shard_group", "loss_chunk", "vocab_multiple", "recompute_layers",
+    "micro_batch", "micro_batches",
+)  # fmt: skip
 
 
 def _positive_hold(p: Proposal) -> bool:
@@ -23,6 +26,8 @@ def _positive_hold(p: Proposal) -> bool:
         (w.dp is not None and w.dp < 1) or (w.tp is not None and w.tp < 1) or (w.pp is not None and w.pp < 1)
         or (w.cp is not None and w.cp < 1) or (w.ep is not None and w.ep < 1) or (w.etp is not None and w.etp < 1)
         or (w.vpp is not None and w.vpp < 1) or (w.shard_group is not None and w.shard_group < 1)
+        or (w.loss_chunk is not None and w.loss_chunk < 1) or (w.vocab_multiple is not None and w.vocab_multiple < 1)
+        or (w.recompute_layers is not None and w.recompute_layers < 1)
         or (w.micro_batch is not None and w.micro_batch < 1) or (w.micro_batches is not None and w.micro_batches < 1)
     )  # fmt: skip
 
@@ -89,31 +94,57 @@ def _kv_heads_hold(p: Proposal) -> bool:
     return tp is None or kv == p.arch.heads or bool(predicates.divides(tp, kv))
 
 
+def _copies(p: Proposal, tp: int) -> str:
+    """What a copy of the KV heads on every rank that lacks one would take, where the copies would come out even."""
+    arch, recipe = p.arch, state_bytes(p.training)
+    if arch.latent is not None or tp % arch.kv_heads or arch.heads % tp:
+        return ""
+    head = 2 * arch.hidden * arch.head_dim * arch.layers * recipe.total  # weights of k and v with their states
+    held = head * (1 - arch.kv_heads / tp)
+    return f" (a copy of one on each rank would hold {bytes_text(held)} a rank more than an even share)"
+
+
 def _explain_kv_heads(p: Proposal) -> Explanation:
     tp, heads, kv = p.wanted.tp or 1, p.arch.heads, p.arch.kv_heads
     return Explanation(
-        f"{kv} KV heads are not divisible by {tp} tensor ranks ({heads} query heads share them): each rank needs whole "
-        f"KV heads, and copies of one are not kept on several ranks",
+        f"{kv} KV heads are not divisible by {tp} tensor ranks ({heads} query heads share them): {kv} mod {tp} = "
+        f"{kv % tp}, each rank needs whole KV heads, and copies of one are not kept on several ranks{_copies(p, tp)}",
         _tensor_degrees(p, heads, kv),
     )
 
 
+def _widths(p: Proposal) -> Iterator[tuple[str, int, str, int]]:
+    """What a tensor degree cuts in the feed-forward networks: (key of [model], width, key of [layout], degree)."""
+    arch, tp, etp = p.arch, p.wanted.tp, p.wanted.etp
+    experts = tp if etp is None else etp
+    if arch.experts and experts is not None:
+        yield "ffn_hidden", arch.ffn_hidden, "tp" if etp is None else "etp", experts
+    if tp is None:
+        return
+    if not arch.experts:
+        yield "ffn_hidden", arch.ffn_hidden, "tp", tp
+        return
+    if arch.dense_layers:
+        yield "dense_ffn_hidden", arch.dense_ffn_hidden or arch.ffn_hidden, "tp", tp
+    if arch.shared_experts:
+        yield "shared_ffn_hidden", arch.shared_ffn_hidden or arch.ffn_hidden * arch.shared_experts, "tp", tp
+
+
 def _ffn_holds(p: Proposal) -> bool:
-    if p.arch.experts and p.wanted.etp is not None:
-        return p.arch.ffn_hidden % p.wanted.etp == 0
-    return p.wanted.tp is None or p.arch.ffn_hidden % p.wanted.tp == 0
+    if not p.arch.experts:
+        return p.wanted.tp is None or p.arch.ffn_hidden % p.wanted.tp == 0
+    return all(width % degree == 0 for _, width, _, degree in _widths(p))
 
 
 def _explain_ffn(p: Proposal) -> Explanation:
-    width = p.arch.ffn_hidden
-    experts = p.arch.experts and p.wanted.etp is not None
-    degree = (p.wanted.etp if experts else p.wanted.tp) or 1
+    key, width, axis, degree = next(row for row in _widths(p) if row[1] % row[3])
     below, above = predicates.around(width, degree)
-    node = [str(d) for d in predicates.common_divisors(width, p.arch.heads) if d <= p.cluster.gpus_per_node]
+    within = predicates.common_divisors(width, p.arch.heads) if axis == "tp" else predicates.common_divisors(width)
+    node = [str(d) for d in within if d <= p.cluster.gpus_per_node]
     return Explanation(
-        f"a feed-forward width of {width} cannot be cut into {degree} equal parts: {width} mod {degree} = "
+        f"a feed-forward width of {width} ({key}) cannot be cut into {degree} equal parts: {width} mod {degree} = "
         f"{width % degree}",
-        (f"{'etp' if experts else 'tp'} = {', '.join(node)}", f"ffn_hidden = {below} or {above}"),
+        (f"{spelled(p, f'layout.{axis}')} = {', '.join(node)}", f"{spelled(p, f'model.{key}')} = {below} or {above}"),
     )
 
 
@@ -134,89 +165,6 @@ def _explain_sequence(p: Proposal) -> Explanation:
     )
 
 
-def _experts_hold(p: Proposal) -> bool:
-    ep = p.wanted.ep or 1
-    return ep == 1 or (p.arch.experts > 0 and p.arch.experts % ep == 0)
-
-
-def _explain_experts(p: Proposal) -> Explanation:
-    ep, experts = p.wanted.ep or 1, p.arch.experts
-    if not experts:
-        return Explanation(f"{p.arch.name} has no experts to spread over {ep} ranks", ("ep = 1",))
-    most, even = -(-experts // ep), experts / ep
-    legal = predicates.common_divisors(experts)
-    below = max(d for d in legal if d < ep)
-    above = min((d for d in legal if d > ep), default=below)
-    return Explanation(
-        f"{experts} experts do not divide by {ep} ranks: {experts} mod {ep} = {experts % ep}; at the very best the "
-        f"busiest rank holds {most}, {most / even:.2f}× the mean",
-        (f"ep = {below} or {above}" if above != below else f"ep = {below}",),
-    )
-
-
-def _expert_ranks_hold(p: Proposal) -> bool:
-    w = p.wanted
-    if w.ep is None or w.dp is None or w.cp is None or w.tp is None:
-        return True
-    return bool(predicates.expert_ranks_fit(w.dp, w.cp, w.tp, w.ep, w.tp if w.etp is None else w.etp))
-
-
-def _explain_expert_ranks(p: Proposal) -> Explanation:
-    w = p.wanted
-    dp, cp, tp, ep = w.dp or 1, w.cp or 1, w.tp or 1, w.ep or 1
-    etp = tp if w.etp is None else w.etp
-    ranks = dp * cp * tp
-    shared = predicates.common_divisors(gcd(p.arch.experts or ep, max(1, ranks // etp)))
-    return Explanation(
-        f"ep {ep} · etp {etp} = {ep * etp} ranks cannot be carved out of dp {dp} · cp {cp} · tp {tp} = {ranks}",
-        (f"ep = {', '.join(map(str, shared))}",),
-    )
-
-
-def _zero_holds(p: Proposal) -> bool:
-    return p.wanted.zero is None or 0 <= p.wanted.zero <= 3
-
-
-def _explain_zero(p: Proposal) -> Explanation:
-    return Explanation(
-        f"there is no ZeRO stage {p.wanted.zero}",
-        ("0 replicate", "1 shard optimizer states", "2 and gradients", "3 and parameters"),
-    )
-
-
-def _shard_group_holds(p: Proposal) -> bool:
-    w = p.wanted
-    if w.shard_group is None or w.dp is None:
-        return True
-    return w.dp * (w.cp or 1) % w.shard_group == 0
-
-
-def _explain_shard_group(p: Proposal) -> Explanation:
-    ranks = (p.wanted.dp or 1) * (p.wanted.cp or 1)
-    legal = predicates.common_divisors(ranks)
-    return Explanation(
-        f"{ranks} data-parallel ranks cannot be cut into shard groups of {p.wanted.shard_group}",
-        (f"{spelled(p, 'layout.shard_group')} = {', '.join(map(str, legal))}",),
-    )
-
-
-def _precisions(p: Proposal) -> tuple[Precision, ...]:
-    """What the device multiplies in hardware; a CPU computes in any ordinary float."""
-    device = p.cluster.device
-    can = ("fp32", "fp16", "bf16") if device.kind == "cpu" else tuple(device.peak_flops)
-    return tuple(precision for precision in PRECISIONS if precision in can)
-
-
-def _precision_holds(p: Proposal) -> bool:
-    return p.training.precision in _precisions(p)
-
-
-def _explain_precision(p: Proposal) -> Explanation:
-    device, precision = p.cluster.device, p.training.precision
-    legal = f"{spelled(p, 'training.precision')} = {', '.join(_precisions(p))}"
-    return Explanation(f"{device.name} has no matrix units for {precision}", (legal,))
-
-
 DEGREE_RULES: tuple[Rule, ...] = (
     POSITIVE,
     Rule("world-size", "error", (*(f"layout.{n}" for n in DEGREES), "cluster.gpus"), _world_holds, _explain_world),
@@ -227,9 +175,4 @@ DEGREE_RULES: tuple[Rule, ...] = (
         "sequence-divides", "error", ("batch.seq_len", "layout.tp", "layout.sp", "layout.cp"),
         _sequence_holds, _explain_sequence,
     ),
-    Rule("experts-divide", "error", ("layout.ep", "model.experts"), _experts_hold, _explain_experts),
-    Rule("expert-ranks", "error", ("layout.ep", "layout.etp", "layout.dp"), _expert_ranks_hold, _explain_expert_ranks),
-    Rule("zero-stage", "error", ("layout.zero",), _zero_holds, _explain_zero),
-    Rule("shard-group", "error", ("layout.shard_group", "layout.dp"), _shard_group_holds, _explain_shard_group),
-    Rule("precision", "error", ("training.precision", "cluster.gpu"), _precision_holds, _explain_precision),
 )  # fmt: skip

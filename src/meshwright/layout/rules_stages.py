@@ -1,24 +1,21 @@
 """Judging a partition: memory that cannot be enough, stages that do too much, ends that are too heavy."""
 
+from dataclasses import replace
 from functools import lru_cache
 
 from meshwright.basics.quantities import count_text, gib
-from meshwright.layout.footprint import parameters, states
+from meshwright.layout.footprint import Shares, least_states, parameters, recipe_of, states
 from meshwright.layout.given import unit_names
 from meshwright.layout.partition import balance
 from meshwright.layout.problem import Explanation, Rule, spelled
 from meshwright.layout.proposal import Proposal
 from meshwright.layout.rules_waste import shares_of
 from meshwright.layout.schedules import V_SHAPED, default_placement
+from meshwright.layout.thresholds import CROWDED, DOMINANT, HEAVY, UNEVEN
 from meshwright.model.architecture import Architecture
 from meshwright.model.flops import unit_forward_flops
 from meshwright.model.parameters import unit_parameters
-from meshwright.model.states import state_bytes
 from meshwright.model.units import compact, units_of
-
-UNEVEN = 1.05  # work of the busiest rank over what the best partition would give it
-HEAVY = 1.2  # parameters of a rank over the mean
-CROWDED = 0.6  # share of the memory from which a heavy rank matters
 
 
 @lru_cache(maxsize=64)
@@ -55,26 +52,44 @@ def _loads(p: Proposal, placement: tuple[int, ...], each: dict[str, float] | dic
     return loads
 
 
+def _cluster_holds(p: Proposal) -> bool:
+    return least_states(p, Shares()) <= p.cluster.gpus * p.cluster.memory_bytes
+
+
+def _explain_cluster(p: Proposal) -> Explanation:
+    least, gpus, each = least_states(p, Shares()), p.cluster.gpus, p.cluster.memory_bytes
+    total = parameters(p.arch)
+    need = -(-int(least) // each)
+    return Explanation(
+        f"{count_text(total)} parameters with {least / total:g} B of weights, gradients and optimizer each are "
+        f"{gib(least)}, and {gpus} × {gib(each)} = {gib(gpus * each)}: however it is laid out, the model does not fit",
+        (
+            f"{spelled(p, 'cluster.gpus')} = {need} or more hold the states, activations not counted",
+            f"devices with {gib(least / gpus)} or more",
+        ),
+    )
+
+
 def _memory_holds(p: Proposal) -> bool:
     of = shares_of(p)
-    return of is None or states(p, of) <= p.cluster.memory_bytes
+    return of is None or least_states(p, of) <= p.cluster.memory_bytes or not _cluster_holds(p)
 
 
 def _explain_memory(p: Proposal) -> Explanation:
     of = shares_of(p)
     assert of is not None
-    held = parameters(p.arch, of.tp, of.ep) / of.pp
-    recipe = state_bytes(p.training)
-    replicas = of.dp * of.cp
+    held, replicas = parameters(p.arch, of.tp, of.ep) / of.pp, of.shards
+    need = states(p, of) if p.wanted.offload in (None, "none") else least_states(p, of)
     helps = [
-        f"zero = {zero}: {gib(held * recipe.sharded(zero, replicas))}"
+        f"{spelled(p, 'layout.zero')} = {zero}: {gib(states(p, replace(of, zero=zero)))}"
         for zero in range(of.zero + 1, 4)
-        if held * recipe.sharded(zero, replicas) < p.cluster.memory_bytes
+        if states(p, replace(of, zero=zero)) < p.cluster.memory_bytes
     ]
-    devices = -(-int(parameters(p.arch) * recipe.total) // p.cluster.memory_bytes)
+    devices = -(-int(states(p, Shares())) // p.cluster.memory_bytes)
+    left = "" if p.wanted.offload in (None, "none") else f", {p.wanted.offload} offloaded"
     return Explanation(
-        f"{count_text(held)} parameters a rank · {recipe.text()}"
-        f"{f', ZeRO-{of.zero} over {replicas}' if of.zero else ''} = {gib(states(p, of))} of states alone, and a "
+        f"{count_text(held)} parameters a rank · {recipe_of(p).text()}"
+        f"{f', ZeRO-{of.zero} over {replicas}' if of.zero else ''}{left} = {gib(need)} of states alone, and a "
         f"device has {gib(p.cluster.memory_bytes)}",
         tuple(helps) or (f"spread the states over more than {devices} devices (tp · pp, or zero = 3)",),
     )
@@ -125,7 +140,7 @@ def _ends_hold(p: Proposal) -> bool:
     heaviest = max(loads)
     if heaviest <= HEAVY * sum(loads) / len(loads):
         return True
-    return heaviest * state_bytes(p.training).sharded(of.zero, of.dp * of.cp) < CROWDED * p.cluster.memory_bytes
+    return heaviest * recipe_of(p).sharded(of.zero, of.shards) < CROWDED * p.cluster.memory_bytes
 
 
 def _explain_ends(p: Proposal) -> Explanation:
@@ -137,8 +152,9 @@ def _explain_ends(p: Proposal) -> Explanation:
     rank = loads.index(max(loads))
     held = [unit for stage, on in zip(p.wanted.stages or (), placement, strict=True) if on == rank for unit in stage]
     ends = sum(sizes[unit] for unit in held if unit in ("embed", "head"))
-    because = f", {count_text(ends)} of them in embedding and output" if ends else ""
-    bytes_each = state_bytes(p.training).sharded(of.zero, of.dp * of.cp)
+    copies = " (tied: each of the two ends holds a copy)" if p.arch.tied else ""
+    because = f", {count_text(ends)} of them in embedding and output{copies}" if ends else ""
+    bytes_each = recipe_of(p).sharded(of.zero, of.shards)
     lighter = balance(unit_names(p.arch), {name: float(size) for name, size in sizes.items()}, max(placement) + 1)
     shown = str([list(compact(part)) for part in lighter]).replace("'", '"')
     return Explanation(
@@ -148,10 +164,40 @@ def _explain_ends(p: Proposal) -> Explanation:
     )
 
 
+def _ends_share(p: Proposal) -> tuple[float, float, float]:
+    """Parameters of embedding, of head, and of all units."""
+    sizes = _sizes(p.arch, 1)
+    return float(sizes["embed"]), float(sizes["head"]), float(sum(sizes.values()))
+
+
+def _balanced_hold(p: Proposal) -> bool:
+    pp = p.wanted.pp
+    if pp is None or pp == 1 or pp > len(unit_names(p.arch)):
+        return True
+    embed, head, total = _ends_share(p)
+    return embed + head < DOMINANT * total and (pp == 2 or max(embed, head) < 2 * total / pp)
+
+
+def _explain_balanced(p: Proposal) -> Explanation:
+    embed, head, total = _ends_share(p)
+    pp, middle = p.wanted.pp or 1, total - embed - head
+    layers = middle / p.arch.layers
+    worst = max(embed, head) * pp / total
+    others = f" and the {pp - 2} stages between share {count_text(middle)}" if pp > 2 else ""
+    return Explanation(
+        f"embedding and head hold {(embed + head) / total:.1%} of {count_text(total)} parameters ({count_text(embed)} "
+        f"and {count_text(head)}; a layer {count_text(layers)}): the best that {pp} stages can do is to put them on "
+        f"different ones{others}; the heaviest then holds {worst:.2f}× the mean",
+        (f"{spelled(p, 'layout.pp')} = 1", "a smaller vocabulary, or tp to divide it"),
+    )
+
+
 FIT_RULES: tuple[Rule, ...] = (
+    Rule("cluster-too-small", "error", ("cluster.gpus", "cluster.memory_gib"), _cluster_holds, _explain_cluster),
     Rule("states-exceed-memory", "error", ("cluster.memory_gib", "layout.zero"), _memory_holds, _explain_memory),
 )
 STAGE_RULES: tuple[Rule, ...] = (
     Rule("uneven-stages", "warning", ("layout.stages",), _even_enough, _explain_uneven),
     Rule("heaviest-stage", "warning", ("layout.stages",), _ends_hold, _explain_ends),
+    Rule("ends-dominate", "warning", ("layout.pp", "model.vocab"), _balanced_hold, _explain_balanced),
 )

@@ -3,16 +3,14 @@
 from dataclasses import replace
 
 from meshwright.basics.quantities import gib
-from meshwright.layout.bubble import ideal_idle, micro_batches_for_idle
-from meshwright.layout.footprint import COMFORT, Shares, comfortable, need, parameters
+from meshwright.layout.bubble import ideal_idle, micro_batches_for_idle, own_idle
+from meshwright.layout.footprint import Shares, comfortable, need, parameters
 from meshwright.layout.given import chunks_of, micro_batches_of, own_placement, possible_dp, settled
-from meshwright.layout.predicates import padded_vocab
 from meshwright.layout.problem import Explanation, Rule, count, spelled
 from meshwright.layout.proposal import Proposal
+from meshwright.layout.schedules import V_SHAPED
+from meshwright.layout.thresholds import COMFORT, IDLE_SCHEDULE, WORTH
 from meshwright.model.states import state_bytes
-
-LOW_BUBBLE = 0.1  # idle share below which a pipeline is cheap, needed or not
-HIGH_BUBBLE = 0.2  # idle share from which a schedule's own bubble is worth a warning
 
 
 def shares_of(p: Proposal) -> Shares | None:
@@ -24,6 +22,7 @@ def shares_of(p: Proposal) -> Shares | None:
     return Shares(
         dp=replicas[0], tp=w.tp, pp=w.pp, cp=w.cp or 1, zero=w.zero or 0, recompute=w.recompute or "none",
         micro_batch=w.micro_batch or 1, micro_batches=micro_batches_of(p) or w.pp, sp=bool(w.sp), ep=w.ep or 1,
+        shard_group=w.shard_group if w.zero else None,
     )  # fmt: skip
 
 
@@ -31,7 +30,9 @@ def _idle(p: Proposal) -> float | None:
     w, m = p.wanted, micro_batches_of(p)
     if w.pp is None or w.pp == 1 or m is None or own_placement(p):
         return None
-    return ideal_idle(w.schedule or "1f1b", w.pp, chunks_of(p), m)
+    chunks = chunks_of(p)
+    fits = chunks == (2 if w.schedule in V_SHAPED else 1 if w.schedule in (None, "gpipe", "1f1b") else chunks)
+    return own_idle(w.schedule or "1f1b", w.pp, chunks, m) if fits else None
 
 
 def _few(p: Proposal) -> bool:
@@ -45,28 +46,34 @@ def _few_hold(p: Proposal) -> bool:
 
 def _explain_few(p: Proposal) -> Explanation:
     pp, m, chunks = p.wanted.pp or 1, micro_batches_of(p) or 1, chunks_of(p)
-    idle = ideal_idle("1f1b", pp, 1, m) or 0.0
-    good = micro_batches_for_idle("1f1b", pp, chunks, HIGH_BUBBLE)
-    return Explanation(
-        f"{count(m, 'micro-batch')} for {pp} stages: each device idles {pp - 1} of {m + pp - 1} slots = {idle:.1%}",
-        (f"at least {pp} micro-batches", f"{good} keep the idle share at or below {HIGH_BUBBLE:.0%}"),
-    )
+    schedule = p.wanted.schedule or "1f1b"
+    plain = (pp - 1) / (m + pp - 1)
+    idle = _idle(p)
+    fields = (spelled(p, f"batch.{key}") for key in ("micro_batches", "micro_batch"))
+    found = f"{count(m, 'micro-batch')} for {pp} stages: "
+    if schedule in ("gpipe", "1f1b") or idle is None:
+        found += f"each device idles {pp - 1} of {m + pp - 1} slots = {plain:.1%}"
+    else:
+        found += f"under {schedule} each device idles {idle:.1%} of the step (1f1b: {plain:.1%})"
+    good = micro_batches_for_idle(schedule, pp, chunks, IDLE_SCHEDULE)
+    more = f"{next(fields)} = {pp} or more: smaller {next(fields)}, or a larger {spelled(p, 'batch.global')}"
+    return Explanation(found, (more, f"{good} keep the idle share at or below {IDLE_SCHEDULE:.0%}"))
 
 
 def _bubble_holds(p: Proposal) -> bool:
     idle = _idle(p)
-    return idle is None or idle <= HIGH_BUBBLE or _few(p)
+    return idle is None or idle <= IDLE_SCHEDULE or _few(p)
 
 
 def _explain_bubble(p: Proposal) -> Explanation:
     w, m = p.wanted, micro_batches_of(p) or 1
     pp, schedule, chunks = w.pp or 1, w.schedule or "1f1b", chunks_of(p)
     idle = _idle(p) or 0.0
-    good = micro_batches_for_idle(schedule, pp, chunks, HIGH_BUBBLE)
+    good = micro_batches_for_idle(schedule, pp, chunks, IDLE_SCHEDULE)
     counts = sorted({2 * m, good})
     legal = tuple(f"{n} micro-batches: {ideal_idle(schedule, pp, chunks, n) or 0.0:.1%}" for n in counts)
-    if schedule in ("gpipe", "1f1b") and w.stages is None and w.vpp is None:
-        legal = (*legal, f"zb-h1: {ideal_idle('zb-h1', pp, 1, m) or 0.0:.1%}")
+    if schedule in ("gpipe", "1f1b") and m % pp == 0:
+        legal = (*legal, f"{spelled(p, 'layout.schedule')} = zb-h1: {ideal_idle('zb-h1', pp, 1, m) or 0.0:.1%}")
     chunked = f" with {chunks} chunks" if chunks > 1 else ""
     return Explanation(
         f"the pipeline's own bubble: {count(m, 'micro-batch')} through {pp} stages under {schedule}{chunked} leave "
@@ -94,7 +101,7 @@ def _explain_node(p: Proposal) -> Explanation:
 def _without_pipeline(p: Proposal) -> Shares | None:
     """The same devices with pp = 1, when that fits with ZeRO-1 at most and there is a bubble to save."""
     now = shares_of(p)
-    if now is None or now.pp == 1 or now.zero > 1 or (not _few(p) and (_idle(p) or 0.0) < LOW_BUBBLE):
+    if now is None or now.pp == 1 or now.zero > 1 or (not _few(p) and (_idle(p) or 0.0) < WORTH):
         return None
     return _fitting(p, replace(now, dp=p.cluster.gpus // (now.tp * now.cp), pp=1, micro_batch=1, micro_batches=1))
 
@@ -190,33 +197,24 @@ def _explain_recompute(p: Proposal) -> Explanation:
     )
 
 
-def _shards_hold(p: Proposal) -> bool:
-    w = p.wanted
-    return not w.zero or w.dp is None or w.dp * (w.cp or 1) > 1
+def _offload_needed(p: Proposal) -> bool:
+    now, offload = shares_of(p), p.wanted.offload
+    if now is None or offload in (None, "none") or p.cluster.device.kind == "cpu" or p.arch.experts:
+        return True
+    return p.wanted.micro_batch is None or not comfortable(p, now)
 
 
-def _explain_shards(p: Proposal) -> Explanation:
+def _explain_offload(p: Proposal) -> Explanation:
+    now = shares_of(p)
+    assert now is not None
     return Explanation(
-        f"ZeRO-{p.wanted.zero} shards over replicas, and there is one: nothing is sharded",
-        (f"{spelled(p, 'layout.zero')} = 0",),
+        f"states travel to CPU memory and back in every step and need not: with them on the device a rank needs about "
+        f"{gib(need(p, now))} of {gib(p.cluster.memory_bytes)} ({COMFORT:.0%} is taken as the limit)",
+        (f"{spelled(p, 'layout.offload')} = none",),
     )
 
 
-def _vocab_holds(p: Proposal) -> bool:
-    return p.wanted.tp is None or p.arch.vocab % p.wanted.tp == 0
-
-
-def _explain_vocab(p: Proposal) -> Explanation:
-    tp, vocab = p.wanted.tp or 1, p.arch.vocab
-    padded = padded_vocab(vocab, tp)
-    return Explanation(
-        f"a vocabulary of {vocab} does not divide by {tp} tensor ranks: its matrices are padded, to {padded} rows for "
-        f"multiples of 128 · tp; changing tp can change the stored shape, so the true size has to be recorded",
-        (f"vocab = {padded}",),
-    )
-
-
-_PIPELINE_FIELDS = ("batch.micro_batches", "batch.micro_batch", "layout.pp")
+_PIPELINE_FIELDS = ("batch.micro_batches", "batch.micro_batch", "layout.pp", "layout.schedule")
 
 WASTE_RULES: tuple[Rule, ...] = (
     Rule("few-micro-batches", "warning", _PIPELINE_FIELDS, _few_hold, _explain_few),
@@ -226,6 +224,5 @@ WASTE_RULES: tuple[Rule, ...] = (
     Rule("needless-tensor", "warning", ("layout.tp",), _tensor_needed, _explain_tensor),
     Rule("needless-sharding", "warning", ("layout.zero",), _sharding_needed, _explain_sharding),
     Rule("needless-recompute", "warning", ("layout.recompute",), _recompute_needed, _explain_recompute),
-    Rule("nothing-to-shard", "warning", ("layout.zero", "layout.dp"), _shards_hold, _explain_shards),
-    Rule("padded-vocabulary", "warning", ("model.vocab", "layout.tp"), _vocab_holds, _explain_vocab),
+    Rule("needless-offload", "warning", ("layout.offload",), _offload_needed, _explain_offload),
 )  # fmt: skip

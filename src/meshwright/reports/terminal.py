@@ -23,13 +23,18 @@ from meshwright.reports.terminal_parts import (
 View = Sequence[RenderableType]
 
 _LEFT_OUT = 6  # families that are listed
+_ORIGINS = {"file": "from the model's config.json", "detected": "detected on this machine"}
 _SHORT = {"gradients": "grads", "optimizer": "optim", "activations": "acts", "communication": "comm"}
 
 
 def _problems(title: str, style: str, problems: Sequence[out.ProblemPart]) -> list[RenderableType]:
     parts: list[RenderableType] = []
     for problem in problems:
-        parts.append(Text.assemble((f"{title} ", style), f"{', '.join(problem.fields)} [{problem.rule}]"))
+        fields = (
+            field if origin == "user" else f"{field} ({_ORIGINS.get(origin, origin)})"
+            for field, origin in zip(problem.fields, problem.origins, strict=True)
+        )  # fmt: skip
+        parts.append(Text.assemble((f"{title} ", style), f"{', '.join(fields)} [{problem.rule}]"))
         parts += bullets([problem.message], indent=2, mark="")
         parts += bullets(problem.legal, indent=4)
     return parts
