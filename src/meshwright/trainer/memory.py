@@ -44,12 +44,7 @@ class PeakTensors(TorchDispatchMode):
         key, size = storage._cdata, storage.nbytes()
         if key in self._alive or size == 0:
             return
-
-        def freed(_: object) -> None:
-            del self._alive[key]
-            self.now -= size
-
-        self._alive[key] = weakref.ref(storage, freed)
+        self._alive[key] = weakref.ref(storage, lambda _: self._freed(key, size))
         self.now += size
         self.peak = max(self.peak, self.now)
         if self._limit is not None and self.now > self._limit:
@@ -57,6 +52,10 @@ class PeakTensors(TorchDispatchMode):
                 f"out of memory: {bytes_text(size)} more make {bytes_text(self.now)} of tensors, "
                 f"cluster.memory_gib allows a rank {bytes_text(self._limit)}"
             )
+
+    def _freed(self, key: int, size: int) -> None:
+        del self._alive[key]
+        self.now -= size
 
 
 def held_tensors(parameters: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer) -> tuple[Tensor, ...]:

@@ -6,10 +6,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllGather, DefaultReduceScatter
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import _Action, _ComputationType, _PipelineScheduleRuntime
 
 from meshwright.layout.schedules import Order
+from meshwright.trainer.clock import Clock
 from meshwright.trainer.supported_torch import refusal
 
 _COMPUTATION = {
@@ -61,14 +64,21 @@ def pipeline_runtime(
     runtime = _PipelineScheduleRuntime(  # type: ignore[no-untyped-call]
         list(stages), micro_batches, loss_fn=loss, scale_grads=False
     )
+    follow(runtime, orders, micro_batches)
+    runtime.fwd_recv_ops = _TimedReceives(True, receiving)
+    runtime.bwd_recv_ops = _TimedReceives(False, receiving)
+    return runtime
+
+
+def follow(runtime: Any, orders: Sequence[Order], micro_batches: int) -> None:
+    """Let a runtime's next step do these actions on so many micro-batches."""
     actions: dict[int, list[_Action | None]] = {
         rank: [_Action(action.stage, _COMPUTATION[action.kind], action.micro_batch) for action in order]
         for rank, order in enumerate(orders)
     }
+    runtime._n_microbatches = micro_batches
+    runtime._stages_forward_initialized = runtime._stages_backward_initialized = False  # buffers are made a micro-batch
     runtime._prepare_schedule_with_comms(actions)
-    runtime.fwd_recv_ops = _TimedReceives(True, receiving)
-    runtime.bwd_recv_ops = _TimedReceives(False, receiving)
-    return runtime
 
 
 @contextmanager
@@ -83,3 +93,39 @@ def root_cause() -> Iterator[None]:
         if inner is error:
             raise
         raise inner from None
+
+
+def time_collectives(module: Any, clock: Clock, ranks: Sequence[int]) -> None:
+    """Let the clock see what an FSDP module sends on CPU, where it sends in the calling thread.
+
+    On GPUs the collectives run in streams of their own and are left alone.
+    """
+
+    class Gather(DefaultAllGather):
+        def __call__(self, output_tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            with clock.collective("dp gather", ranks, output_tensor.nbytes):
+                return super().__call__(output_tensor, *args, **kwargs)
+
+    class Scatter(DefaultReduceScatter):
+        def __call__(self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            with clock.collective("dp reduce-scatter", ranks, input_tensor.nbytes):
+                return super().__call__(output_tensor, input_tensor, *args, **kwargs)
+
+    if next(module.parameters()).device.type == "cpu":
+        module.set_custom_all_gather(Gather())
+        module.set_custom_reduce_scatter(Scatter())
+
+
+def reduce_now(module: Any) -> None:
+    """Reduce what an FSDP module has accumulated without exchanging it, and free its gathered parameters.
+
+    As PyTorch's pipeline stages do at the end of a step.
+    """
+    module.set_is_last_backward(True)
+    module.set_reshard_after_backward(True)
+    module.set_requires_gradient_sync(True)
+    state = fully_shard.state(module)  # type: ignore[attr-defined]
+    for held in state._state_ctx.all_states:
+        for group in held._fsdp_param_groups:
+            group.post_backward()
+    state._root_post_backward_final_callback()

@@ -3,7 +3,7 @@
 One pipeline rank needs no pipeline: the same actions then run in a plain loop over the micro-batches.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
@@ -12,12 +12,12 @@ from torch import Tensor
 from torch.distributed.pipelining import PipelineStage
 
 from meshwright.files.plan import Plan
-from meshwright.layout.schedules import actions
+from meshwright.layout.schedules import Order, actions
 from meshwright.timeline.columns import Action
 from meshwright.trainer.clock import Clock, UnitMeter
 from meshwright.trainer.models.decoder import Decoder
 from meshwright.trainer.parallel.mesh import Mesh
-from meshwright.trainer.torch_versions import pipeline_runtime, root_cause
+from meshwright.trainer.torch_versions import follow, pipeline_runtime, root_cause
 
 
 class Pipe(Protocol):
@@ -34,8 +34,11 @@ class Pipe(Protocol):
 class StageRunner:
     """Runs and times the actions of one stage."""
 
-    def __init__(self, model: Decoder, stage: int, clock: Clock, meter: UnitMeter, bf16: bool) -> None:
+    def __init__(
+        self, model: Decoder, stage: int, clock: Clock, meter: UnitMeter, bf16: bool, after_backward: Callable[[], None]
+    ) -> None:
         self.model, self.stage, self.clock, self.meter, self.bf16 = model, stage, clock, meter, bf16
+        self.after_backward = after_backward
 
     @contextmanager
     def forward(self, micro_batch: int) -> Iterator[None]:
@@ -48,6 +51,7 @@ class StageRunner:
         """Around a backward, whole or half."""
         with self.clock.action(action, self.stage, micro_batch), self.meter.backward(self.model.units, action):
             yield
+        self.after_backward()
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Matrix products in bf16 when the precision asks for it."""
@@ -128,6 +132,10 @@ class ScheduledPipe:
             stages, orders, plan.batch.micro_batches, self._receiving, lambda loss, _: loss * self._scale
         )
 
+    def follow(self, orders: Sequence[Order], micro_batches: int) -> None:
+        """Let the next steps do these actions, on so many micro-batches."""
+        follow(self._runtime, orders, micro_batches)
+
     def _receiving(self, forward: bool, stage: int, micro_batch: int) -> AbstractContextManager[None]:
         peer = self._mesh.pp.ranks[self._placement[stage - 1 if forward else stage + 1]]
         name, action = ("receive activation", Action.FORWARD) if forward else ("receive gradient", Action.BACKWARD)
@@ -144,10 +152,13 @@ class ScheduledPipe:
         return torch.stack(losses).detach().sum() if losses else torch.zeros((), device=tokens.device)
 
 
-def build_pipe(plan: Plan, models: Sequence[tuple[int, Decoder]], mesh: Mesh, clock: Clock, meter: UnitMeter) -> Pipe:
-    """The pipe of this rank's (stage, model) pairs, in forward order."""
+def build_pipe(
+    plan: Plan, models: Sequence[tuple[int, Decoder]], mesh: Mesh, clock: Clock, meter: UnitMeter,
+    after_backward: Callable[[], None],
+) -> Pipe:  # fmt: skip
+    """The pipe of this rank's (stage, model) pairs, in forward order; `after_backward` runs after each backward."""
     bf16 = plan.setup.proposal.training.precision == "bf16"
-    runners = [StageRunner(model, stage, clock, meter, bf16) for stage, model in models]
+    runners = [StageRunner(model, stage, clock, meter, bf16, after_backward) for stage, model in models]
     if plan.layout.pp == 1:
         return MicroBatchLoop(runners[0], plan.batch.micro_batches)
     return ScheduledPipe(plan, runners, mesh, clock)
