@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from meshwright.basics.errors import InputError
 from meshwright.model.architecture import Architecture
 from meshwright.model.families import FAMILIES
+from meshwright.model.flops import step_model_flops
 from meshwright.model.huggingface import architecture_of, read_config
+from meshwright.model.parameters import total_parameters
 
 LLAMA_3_8B = {
     "model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
@@ -49,10 +51,33 @@ def test_other_families_are_refused_and_the_known_ones_named(model_type: str) ->
         assert "did you mean 'llama'?" in text
 
 
-def test_models_of_several_parts_are_refused() -> None:
-    text = complaints({"model_type": "llava", "text_config": LLAMA_3_8B, "vision_config": {}})["model_type"]
-    assert "text_config" in text
+def test_of_a_model_of_several_parts_the_text_decoder_is_read() -> None:
+    llava = architecture_of({"model_type": "llava", "text_config": LLAMA_3_8B, "vision_config": {}})
+    assert llava == architecture_of(LLAMA_3_8B)
+    assert "llava" in llava.note
+    unnamed = {key: value for key, value in LLAMA_3_8B.items() if key != "model_type"}
+    assert "deepseek_v3" in complaints({"model_type": "llava", "text_config": unnamed})["text_config.model_type"]
     assert "is missing" in complaints({"hidden_size": 64})["model_type"]
+
+
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        ({"model_type": "clip", "text_config": {"model_type": "clip_text_model"}, "vision_config": {}}, "text_config"),
+        ({"model_type": "vit", "hidden_size": 768, "num_hidden_layers": 12, "image_size": 224}, "model_type"),
+        ({"model_type": "bert", "hidden_size": 768, "num_hidden_layers": 12}, "model_type"),
+        ({"model_type": "t5", "d_model": 512, "is_encoder_decoder": True}, "model_type"),
+        ({"model_type": "blip-2", "is_encoder_decoder": True, "text_config": LLAMA_3_8B}, "text_config"),
+        ({**LLAMA_3_8B, "is_encoder_decoder": True}, "is_encoder_decoder"),
+        ({"model_type": "whisper", "text_config": "llama"}, "model_type"),
+        ({"model_type": "x", "text_config": {"model_type": ["llama"]}}, "text_config"),
+    ],
+)
+def test_encoders_vision_models_and_translators_are_refused(config: dict[str, Any], field: str) -> None:
+    found = complaints(config)
+    assert len(found) == 1
+    assert next(iter(found)).startswith(field)
+    assert "llama" in next(iter(found.values())) or "false" in next(iter(found.values()))
 
 
 def test_all_missing_keys_are_named_at_once() -> None:
@@ -80,14 +105,38 @@ def test_sizes_that_do_not_go_together() -> None:
 
 
 def test_variants_that_the_shape_cannot_state_are_refused() -> None:
-    moe = {**LLAMA_3_8B, "model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2,
-           "moe_intermediate_size": 768}  # fmt: skip
-    assert architecture_of(moe).experts == 8
-    assert "mlp_only_layers" in complaints(moe | {"mlp_only_layers": [0, 1]})
-    assert "do_layer_norm_before" in complaints(
-        {"model_type": "opt", "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16,
-         "ffn_dim": 4096, "vocab_size": 50272, "max_position_embeddings": 2048, "do_layer_norm_before": False}
-    )  # fmt: skip
+    opt = {"model_type": "opt", "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16,
+           "ffn_dim": 4096, "vocab_size": 50272, "max_position_embeddings": 2048}  # fmt: skip
+    assert "do_layer_norm_before" in complaints(opt | {"do_layer_norm_before": False})
+    mpt = {"model_type": "mpt", "d_model": 64, "n_heads": 4, "n_layers": 2, "vocab_size": 99}
+    assert architecture_of(mpt).ffn_hidden == 256
+    grouped = mpt | {"no_bias": False, "attn_config": {"attn_type": "grouped_query_attention", "alibi": True}}
+    assert set(complaints(grouped)) == {"no_bias", "attn_config.attn_type"}
+
+
+MOE = {**LLAMA_3_8B, "model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2,
+       "moe_intermediate_size": 768}  # fmt: skip
+
+
+def test_layers_without_experts() -> None:
+    assert architecture_of(MOE).dense_layers == ()
+    mixed = architecture_of(MOE | {"mlp_only_layers": [0, 4], "decoder_sparse_step": 2})
+    assert mixed.dense_layers == (0, *range(2, 32, 2))
+    assert (mixed.dense_ffn_hidden, mixed.ffn_hidden) == (14336, 768)
+    found = complaints(MOE | {"mlp_only_layers": [0, 32], "decoder_sparse_step": 0, "use_sliding_window": "yes",
+                              "num_experts_per_tok": -1})  # fmt: skip
+    assert set(found) == {"mlp_only_layers", "decoder_sparse_step", "use_sliding_window", "num_experts_per_tok"}
+    assert "0 to 31" in found["mlp_only_layers"]
+
+
+def test_the_kinds_of_layers_must_be_a_word_for_each() -> None:
+    gemma = {**LLAMA_3_8B, "model_type": "gemma2", "num_hidden_layers": 4}
+    assert architecture_of(gemma).global_layers == (1, 3)
+    kinds = ["full_attention", "sliding_attention", "sliding_attention", "full_attention"]
+    assert architecture_of(gemma | {"layer_types": kinds}).global_layers == (0, 3)
+    assert architecture_of(gemma | {"layer_types": ["full_attention"] * 4}).sliding_window is None
+    for wrong in (kinds[:3], [*kinds[:3], "linear_attention"], "full_attention", [1, 2, 3, 4]):
+        assert set(complaints(gemma | {"layer_types": wrong})) == {"layer_types"}
 
 
 def test_windows_only_where_they_are_in_use() -> None:
@@ -121,19 +170,23 @@ JSON = st.recursive(
 )
 KEYS = sorted({key for family in FAMILIES.values() for keys in family.sizes.values() for key in keys}
               | {key for family in FAMILIES.values() for key, _ in family.optional.values()}
-              | {"multi_query", "n_inner", "use_sliding_window", "sliding_window", "num_ln_in_parallel_attn",
-                 "new_decoder_architecture", "num_kv_heads"})  # fmt: skip
+              | {key for family in FAMILIES.values() for key in family.reads}
+              | {"attn_config", "text_config", "is_encoder_decoder", "no_bias"})  # fmt: skip
+PLAUSIBLE = st.sampled_from([0, 1, 2, 3, 8, True, False, None, [], [0], [1, 7], [0, 1] * 4, ["full_attention"] * 8,
+                             ["sliding_attention", "full_attention"] * 4, ["chunked_attention"] * 8])  # fmt: skip
 
 
-@given(st.sampled_from(sorted(FAMILIES)), st.dictionaries(st.sampled_from(KEYS), JSON, max_size=6))
+@given(st.sampled_from(sorted(FAMILIES)), st.dictionaries(st.sampled_from(KEYS), PLAUSIBLE | JSON, max_size=6))
 def test_whatever_a_config_holds_it_is_read_or_refused(model_type: str, broken: dict[str, Any]) -> None:
-    sizes = {key: 8 for key in KEYS if key not in ("use_sliding_window", "n_inner", "num_ln_in_parallel_attn")}
-    switches = {key: True for key in KEYS if key.startswith(("use_", "tie_")) or key.endswith(("bias", "_query"))}
+    sizes = {keys[0]: 8 for keys in FAMILIES[model_type].sizes.values()}
+    assert architecture_of({**sizes, "model_type": model_type}).layers == 8
     try:
-        arch = architecture_of({**sizes, **switches, "new_decoder_architecture": False, **broken,
-                                "model_type": model_type})  # fmt: skip
+        arch = architecture_of({**sizes, **broken, "model_type": model_type})
     except InputError:
         return
     assert arch.family == model_type
     assert arch.heads % arch.kv_heads == 0
     assert min(arch.layers, arch.hidden, arch.heads, arch.head_dim, arch.ffn_hidden, arch.vocab) > 0
+    assert all(0 <= layer < arch.layers for layer in (*arch.dense_layers, *arch.global_layers))
+    assert total_parameters(arch) > 0
+    assert step_model_flops(arch, 8, 8) > 0
