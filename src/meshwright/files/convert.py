@@ -126,6 +126,11 @@ def verdict_of(found: Prediction, rank: StageMemory) -> Verdict:
     return verdict(rank, found.memory_limit_bytes)
 
 
+def _worst_p_oom(found: Prediction) -> float | None:
+    """The plan's probability of running out: that of its worst rank, for what is wrong on one is wrong on all."""
+    return max((rank.p_oom for rank in found.memory if rank.p_oom is not None), default=None)
+
+
 def memory_output(plan: Plan, advice: Sequence[str] = ()) -> MemoryOutput:
     """Every byte of each pipeline rank by kind."""
     found, training = prediction_of(plan), plan.setup.proposal.training
@@ -147,7 +152,7 @@ def memory_output(plan: Plan, advice: Sequence[str] = ()) -> MemoryOutput:
     }  # fmt: skip
     return MemoryOutput(
         mode=found.mode, stages=stages, worst_stage=found.worst_memory.pipeline_rank,
-        limit_gib=found.memory_limit_bytes / GIB, fits=found.fits, p_oom=None, recipe=recipe, advice=list(advice),
+        limit_gib=found.memory_limit_bytes / GIB, fits=found.fits, p_oom=_worst_p_oom(found), recipe=recipe, advice=list(advice),
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from meshwright.planner.refusals import Refusals, whole_layers
 from meshwright.planner.space import Group
 from meshwright.predictor.costs import StepCosts, pipeline_bound, step_costs
 from meshwright.predictor.live import live
-from meshwright.predictor.memory import memory_parts
+from meshwright.predictor.memory import Habits, Memory, habits_of, memory_of
 from meshwright.predictor.step import pipeline_ends, prediction_of, step_seconds
 from meshwright.predictor.table import Figure, StageTable, UnitTable, layout_table, stage_table
 
@@ -30,29 +30,43 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Candidate:
-    """One layout with its stages cut. `bound_s` never exceeds its step time; `memory` is bytes by kind and rank."""
+    """One layout with its stages cut. `bound_s` never exceeds its step time; `memory` is every byte of its ranks."""
 
     group: Group
     layout: Layout
     batch: Batch
     stages: StageTable
     costs: StepCosts
-    memory: dict[str, Floats]
+    memory: Memory
     bound_s: float
 
     @property
     def worst_bytes(self) -> float:
         """Bytes of the fullest pipeline rank."""
-        return float(sum(self.memory.values()).max())  # type: ignore[union-attr]
+        return float(self.memory.needs.max())
+
+    @property
+    def fits(self) -> bool:
+        """No rank is more likely to run out of memory than not."""
+        return self.memory.fits
 
     def memory_text(self) -> str:
         """`52.10 GiB (activations 30.20 GiB, optimizer 9.00 GiB)`: the fullest rank and its largest parts."""
-        rank = int(np.argmax(sum(self.memory.values())))
-        parts = sorted(((float(sizes[rank]), kind) for kind, sizes in self.memory.items()), reverse=True)
+        rank = int(np.argmax(self.memory.needs))
+        parts = sorted(((float(sizes[rank]), kind) for kind, sizes in self.memory.by_kind().items()), reverse=True)
         return f"{gib(self.worst_bytes)} ({', '.join(f'{kind} {gib(size)}' for size, kind in parts[:2])})"
 
 
-_BESIDE_GROUPS = ("recompute_layers", "bucket_mib", "overlap", "stages", "placement")
+_STATES = ("weights", "gradients", "master", "optimizer")
+_MOVING = (*_STATES, "activations", "recomputed")
+"""Kinds of bytes that move with the units from stage to stage."""
+
+_NOT_SEARCHED = (
+    "bucket_mib", "overlap", "gradient_exchange", "offload", "vocab_parallel", "loss_chunk", "vocab_multiple",
+)  # fmt: skip
+"""The parts of a layout that keep their defaults unless the job fixes them."""
+
+_BESIDE_GROUPS = (*_NOT_SEARCHED, "recompute_layers", "stages", "placement")
 """The parts of a layout that may be fixed and that no group names."""
 
 
@@ -66,6 +80,7 @@ class Bench:
     floors: Floors = field(init=False)
     cutter: Cutter = field(init=False)
     refuse: Refusals = field(init=False)
+    habits: Habits = field(init=False)
     known: dict[tuple[Group, int], Candidate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -73,6 +88,7 @@ class Bench:
         self.floors = Floors(self.setup, self.tables)
         self.cutter = Cutter(whole_layers(self.setup))
         self.refuse = Refusals(self.setup)
+        self.habits = habits_of(self.setup)
 
     def pinned(self, wanted: Wanted) -> "Bench":
         """The bench of the same job with other parts of the layout fixed. Figures and cuts do not depend on them; what
@@ -108,9 +124,8 @@ class Bench:
             stages, group.placement, s.dp, s.tp, s.pp, s.cp, s.ep, s.etp, group.vpp, s.sp, zero, s.shard_group,
             group.schedule, group.recompute, wanted.recompute_layers,
         )  # fmt: skip
-        if wanted.bucket_mib is not None:
-            layout = replace(layout, bucket_mib=wanted.bucket_mib)
-        return layout if wanted.overlap is None else replace(layout, overlap=wanted.overlap)
+        fixed = {name: value for name in _NOT_SEARCHED if (value := getattr(wanted, name)) is not None}
+        return replace(layout, **fixed) if fixed else layout
 
     def candidate(self, group: Group, zero: int, stages: Stages) -> Candidate:
         """The layout with its costs and memory."""
@@ -126,7 +141,7 @@ class Bench:
         ends = pipeline_bound(
             layout.placement, costs.actions, costs.hop_s, batch.micro_batches, layout.schedule in SPLIT_BACKWARD
         )
-        memory = memory_parts(self.setup, layout, batch, sums)
+        memory = memory_of(self.setup, layout, batch, sums, self.habits)
         return Candidate(group, layout, batch, sums, costs, memory, step_seconds(ends, costs))
 
     def expand(self, group: Group, zeros: Sequence[int]) -> Iterator[Candidate]:
@@ -142,33 +157,33 @@ class Bench:
         """A layout that does not fit, cut so that every stage does: states and activations move with the units. Never
         faster than balanced by time. None when there is no such cut, or the job leaves no freedom to cut."""
         layout, group = found.layout, found.group
-        limit = self.setup.proposal.cluster.memory_bytes
         fixed = self.setup.proposal.wanted.stages is not None or self.setup.runnable_by == "deepspeed"
         if fixed or layout.pp == 1 or len(layout.placement) != layout.pp:
             return None
-        kinds = ("weights", "gradients", "optimizer", "activations")
-        moving = sum(found.memory[kind] for kind in kinds)
-        rest = sum(sizes for kind, sizes in found.memory.items() if kind not in kinds)
-        if float(np.sum(moving + rest)) > limit * layout.pp:
+        backward, memory = found.memory.parts.backward, found.memory
+        room = (memory.limits - memory.parts.context) / self.habits.over
+        states = sum(np.broadcast_to(backward[kind], layout.pp) for kind in _STATES)
+        moving = states + backward["activations"]
+        rest = sum(np.broadcast_to(size, layout.pp) for kind, size in backward.items() if kind not in _MOVING)
+        again = np.broadcast_to(backward["recomputed"], layout.pp)
+        if float(np.sum(moving + rest)) > float(room.sum()):
             return None
-        states = float(sum(found.memory[kind].sum() for kind in kinds[:3]))
         parameters = float(found.stages[Figure.DENSE].sum() + found.stages[Figure.EXPERT].sum())
         alive = live(layout.schedule, layout.placement, found.batch.micro_batches).peak(np.ones(layout.pp))
-        working = 0.0 if layout.recompute == "none" else float(found.stages.working.max())
-        limits = [limit - float(size) - working for size in np.asarray(rest)]
+        limits = (room - rest - float(again.max())).tolist()
+        each = float(np.sum(states)) / parameters
         stages = cut_by_memory(
-            self.table(group), layout.placement, whole_layers(self.setup), states / parameters, alive.tolist(), limits
+            self.table(group), layout.placement, whole_layers(self.setup), each, alive.tolist(), limits
         )
         if stages is None:
             return None
-        again = self.candidate(group, layout.zero, stages)
-        return again if again.worst_bytes <= limit else None
+        recut = self.candidate(group, layout.zero, stages)
+        return recut if recut.fits else None
 
     def fitted(self, group: Group, zeros: Sequence[int]) -> Iterator[Candidate]:
         """The layouts of a group, those that do not fit cut by memory where that helps."""
-        limit = self.setup.proposal.cluster.memory_bytes
         for candidate in self.expand(group, zeros):
-            yield candidate if candidate.worst_bytes <= limit else self.recut(candidate) or candidate
+            yield candidate if candidate.fits else self.recut(candidate) or candidate
 
     def exact(self, candidate: Candidate) -> Plan:
         """The candidate as a plan, its pipeline simulated."""
@@ -181,10 +196,10 @@ class Bench:
 
 
 def leanest(bench: Bench, groups: Sequence[Group]) -> Candidate | None:
-    """The candidate that needs the least memory on its fullest rank."""
+    """The candidate that comes closest to fitting, or leaves most room."""
     best: Candidate | None = None
     for group in groups:
         for candidate in bench.fitted(group, group.zeros):
-            if best is None or candidate.worst_bytes < best.worst_bytes:
+            if best is None or candidate.memory.excess < best.memory.excess:
                 best = candidate
     return best

@@ -1,7 +1,7 @@
 """Lower bounds of a layout's step time and memory that need no stages: what the search compares before it cuts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,10 @@ from meshwright.predictor import groups
 from meshwright.predictor.compute import Share
 from meshwright.predictor.constants import CONTENTION, STEP_HOST_S
 from meshwright.predictor.costs import ActionSeconds, copies_s, have_replicas, optimizer_s, pipeline_bound
-from meshwright.predictor.exchanges import Parameters, hop_s, replica_groups, step_exchange, trainable_share
+from meshwright.predictor.exchanges import Parameters, hop_s, replica_groups, step_exchange
 from meshwright.predictor.live import MeanWeights, live
-from meshwright.predictor.recipe import recipe_of
+from meshwright.predictor.memory import Habits, context_bytes, habits_of
+from meshwright.predictor.memory_rows import States, StateSizes, state_sizes
 from meshwright.predictor.table import Figure, UnitTable, share_table
 
 Floats = NDArray[np.float64]
@@ -42,6 +43,7 @@ class ShareSums:
     dense: float
     expert: float
     activation: float
+    adapter: float
 
 
 @dataclass
@@ -76,7 +78,7 @@ def _sums(table: UnitTable) -> ShareSums:
     repeated = of[Figure.RECOMPUTE] + of[Figure.TP_FORWARD] + of[Figure.CP_FORWARD] + of[Figure.EP_FORWARD]
     return ShareSums(
         table, proportions(table), actions, float(total[list(SECONDS)].sum()), forward, backward, repeated,
-        of[Figure.DENSE], of[Figure.EXPERT], of[Figure.ACTIVATION],
+        of[Figure.DENSE], of[Figure.EXPERT], of[Figure.ACTIVATION], of[Figure.ADAPTER],
     )  # fmt: skip
 
 
@@ -90,7 +92,7 @@ class _PerStep:
     end_s: float  # gradient exchange after the last backward, hidden or not
     after_s: float  # of the mean rank, as the next
     optimizer_s: float
-    state_bytes: float
+    states: StateSizes  # of all ranks together
 
 
 @dataclass
@@ -101,7 +103,11 @@ class Floors:
     tables: Tables
     steps: dict[tuple[Structure, int, int, bool], _PerStep] = field(default_factory=dict)
     ends: dict[Group, float] = field(default_factory=dict)
-    alive: dict[tuple[str, tuple[int, ...], int], MeanWeights] = field(default_factory=dict)
+    alive: dict[tuple[str, tuple[int, ...], int], tuple[MeanWeights, bool]] = field(default_factory=dict)
+    habits: Habits = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.habits = habits_of(self.setup)
 
     def of_groups(self, found: Sequence[Group]) -> list[float]:
         """`of_group` of each."""
@@ -172,10 +178,30 @@ class Floors:
         """Bytes that the fullest rank needs at least, however the stages are cut."""
         key = group.schedule, group.placement, group.micro_batches
         if key not in self.alive:
-            self.alive[key] = live(*key).mean_weights()
-        states = self._per_step(group, zero).state_bytes
-        reserve = self.setup.proposal.cluster.device.reserved_bytes.value
-        return self.alive[key].floor(self.tables(group).activation, states) + reserve
+            alive = live(*key)
+            self.alive[key] = alive.mean_weights(), bool(alive.counts.max() < group.micro_batches)
+        weights, filled = self.alive[key]
+        of, habits = self._per_step(group, zero).states, self.habits
+        lasting = float(of.weights + of.master + of.optimizer)
+        early = float(of.gradients) if filled or habits.recipe.whole_gradients else 0.0
+        least = max(
+            weights.floor(self.tables(group).activation, lasting + early),
+            (lasting + float(of.gradients + of.step)) / group.structure.pp,
+        )
+        return (least * habits.over + context_bytes(self.setup, habits.stack, group.structure)) * (1 - _ROUNDING)
+
+    def _states(self, group: Group, zero: int, together: bool) -> StateSizes:
+        """What all ranks of a pipeline hold together. Padding and whole gradients kept beside shards left out."""
+        sums, s, cluster = self.tables(group), group.structure, self.setup.proposal.cluster
+        tied = sums.table.tied if together else 0.0
+        ends = float(sums.table.figures[[0, -1], Figure.DENSE].sum()) - tied
+        offload = self.setup.proposal.wanted.offload or "none"
+        of = States(
+            sums.dense - tied, sums.expert, ends, sums.adapter, self.setup.proposal.training.task == "lora", zero,
+            groups.shard_group(cluster, s).size, groups.expert_gradient_group(cluster, s).size, False,
+            offload != "none", offload == "parameters",
+        )  # fmt: skip
+        return state_sizes(of, self.habits.recipe)
 
     def _per_step(self, group: Group, zero: int) -> _PerStep:
         together = group.placement[0] == group.placement[-1]
@@ -188,11 +214,7 @@ class Floors:
         proposal, s, sums = self.setup.proposal, group.structure, self.tables(group)
         cluster, training = proposal.cluster, proposal.training
         dense, expert = sums.dense - (sums.table.tied if together else 0.0), sums.expert
-        recipe, trainable = recipe_of(self.setup), trainable_share(training)
-        recipe = replace(recipe, gradient=0, master=0, moments=0) if trainable < 1 else recipe
-        shards = groups.shard_group(cluster, s).size
-        experts = min(shards, groups.expert_gradient_group(cluster, s).size)
-        states = dense * recipe.sharded(zero, shards) + expert * recipe.sharded(zero, experts)
+        states = self._states(group, zero, together)
         each = np.array([dense / s.pp]), np.array([expert / s.pp])
         optimizer = float(optimizer_s(self.setup, s, zero, *each, self.tables.measured)[0])
         if not have_replicas(s, expert > 0):

@@ -67,7 +67,7 @@ def nothing_fits(bench: Bench, found: Space) -> str:
     least = leanest(bench, _lean_groups(found.groups))
     if least is None:
         return nothing_runs(setup, found.rejected)
-    if least.worst_bytes <= limit:
+    if least.fits:
         reasons = list(dict.fromkeys(rejection.reason for rejection in found.rejected))[:5]
         return "\n".join(["every layout that fits is refused by a rule or by the framework:", *reasons])
     lines = [
@@ -78,7 +78,7 @@ def nothing_fits(bench: Bench, found: Space) -> str:
     ]
     for name, freed in _freed(setup):
         candidate = _leanest(freed)
-        if candidate is not None and candidate.worst_bytes <= limit:
+        if candidate is not None and candidate.fits:
             lines.append(f"- {name} left free: {describe(candidate.layout)} needs {candidate.memory_text()}")
     if (more := _more_devices(setup, limit)) is not None:
         gpus, candidate = more
@@ -93,7 +93,7 @@ def _more_devices(setup: Setup, limit: int) -> tuple[int, Candidate] | None:
         gpus = setup.proposal.cluster.gpus * times
         cluster = replace(setup.proposal.cluster, gpus=gpus)
         candidate = _leanest(replace(setup, proposal=replace(setup.proposal, cluster=cluster)))
-        if candidate is not None and candidate.worst_bytes <= limit:
+        if candidate is not None and candidate.fits:
             return gpus, candidate
         times *= 2
     return None

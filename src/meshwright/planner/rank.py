@@ -110,7 +110,7 @@ class _Search:
 
     def _refine(self, candidate: Candidate) -> None:
         """Simulate a layout that fits and may run; one that does not fit comes back cut by memory, or is counted."""
-        if candidate.worst_bytes > self.limit:
+        if not candidate.fits:
             again = self.bench.recut(candidate)
             if again is None:
                 self._does_not_fit(candidate.group, candidate.worst_bytes, candidate.memory_text())

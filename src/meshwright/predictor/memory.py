@@ -1,123 +1,216 @@
-"""Every byte of one pipeline rank, by kind.
+"""Every byte of each pipeline rank of one plan, by kind, and how likely it runs out of memory.
 
-States follow the recipe (bytes a parameter: weight, gradient, master copy, moments) divided as the ZeRO stage says
-(Rajbhandari et al. 2020). Activations are what each unit keeps times the micro-batches alive together in the
-schedule's own order of actions. Nothing depends on the number of micro-batches once the pipeline is full.
+The formulas are those of `memory_rows.py`; here a layout becomes rows: what its stages hold, how many micro-batches
+are alive together in the schedule's own order of actions, and how the groups of its ranks share the states.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.basics.quantities import MIB
-from meshwright.files.prediction import StageMemory
+from meshwright.cluster.mixed import memory_limits
+from meshwright.files.prediction import DOES_NOT_FIT, StageMemory
 from meshwright.files.setup import Setup
 from meshwright.layout.batch import Batch
 from meshwright.layout.degrees import Layout
-from meshwright.model.activations import boundary_bytes, loss_bytes
-from meshwright.model.states import StateBytes
-from meshwright.predictor import constants, groups
-from meshwright.predictor.exchanges import trainable_share
+from meshwright.model.activations import boundary_bytes
+from meshwright.model.shapes import padded_vocab
+from meshwright.predictor import groups
+from meshwright.predictor.compute import share_of
 from meshwright.predictor.live import live
-from meshwright.predictor.recipe import recipe_of, sharded_extra
-from meshwright.predictor.table import Figure, StageTable, by_rank, layout_table, stage_table
+from meshwright.predictor.memory_rows import RowParts, Rows, States, row_parts
+from meshwright.predictor.memory_units import scores_of
+from meshwright.predictor.recipe import Recipe, full_recipe
+from meshwright.predictor.running_out import Spread, p_oom, quantile, spread_of
+from meshwright.predictor.stacks import Stack, stack_of
+from meshwright.predictor.table import KINDS, Figure, Largest, StageTable, by_rank, layout_table, stage_table
 
 Floats = NDArray[np.float64]
 
 
-def memory_parts(setup: Setup, layout: Layout, batch: Batch, stages: StageTable) -> dict[str, Floats]:
-    """Bytes of each kind on each pipeline rank, arrays of length pp."""
-    proposal = setup.proposal
-    arch, cluster, training = proposal.arch, proposal.cluster, proposal.training
-    pp, placement = layout.pp, layout.placement
-    recipe, trainable = recipe_of(setup), trainable_share(training)
-    dense, expert = by_rank(stages[Figure.DENSE], placement, pp), by_rank(stages[Figure.EXPERT], placement, pp)
-    whole = dense + expert
-    sharded = whole
-    if layout.zero:
-        shards = groups.shard_group(cluster, layout).size
-        sharded = dense / shards + expert / min(shards, groups.expert_gradient_group(cluster, layout).size)
-    gradients = (sharded if layout.zero >= 2 else whole) * recipe.gradient + sharded * sharded_extra(setup, layout.zero)
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """What decides bytes beside the layout: the software's habits, its recipe, and how its memory spreads."""
 
-    local = max(1, batch.seq_len // layout.cp)
-    boundary = boundary_bytes(arch, training, batch.micro_batch, local) / (layout.tp if layout.sp else 1)
+    stack: Stack
+    recipe: Recipe
+    spread: Spread
+
+    @property
+    def over(self) -> float:
+        """The median of what a rank needs, over what it allocates."""
+        return quantile(self.spread, 0.5)
+
+
+def habits_of(setup: Setup) -> Habits:
+    """The habits of the software that runs a job."""
+    return Habits(stack_of(setup), full_recipe(setup), spread_of(setup))
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The bytes of a plan's pipeline ranks, [rank] each. `held_counts[rank, stage]` micro-batches are alive where the
+    most activations are."""
+
+    parts: RowParts
+    allocated: Floats
+    needs: Floats  # the median of what each rank needs: allocated, reserve and context
+    limits: Floats
+    held_counts: Floats
+    kept: Floats  # bytes of one micro-batch's activations by stage
+    stages: StageTable
+    spread: Spread
+
+    @property
+    def fits(self) -> bool:
+        """No rank is more likely to run out than not."""
+        return bool((self.needs <= self.limits).all())
+
+    @property
+    def excess(self) -> float:
+        """Bytes by which the worst rank is beyond its limit; negative: room left."""
+        return float((self.needs - self.limits).max())
+
+    def by_unit(self) -> Floats:
+        """Activation bytes at the peak of backward, [rank, `KINDS`]. What a stage keeps beside its units' own tensors
+        (the input of a layer cut in two, its output) counts with its first unit."""
+        by_kind = self.stages.kept_by_kind()
+        first = self.stages.kinds[np.cumsum(self.stages.units) - self.stages.units]
+        by_kind[np.arange(len(first)), first] += self.kept - self.stages[Figure.ACTIVATION]
+        found: Floats = self.held_counts @ by_kind
+        return found
+
+    def by_kind(self) -> dict[str, Floats]:
+        """Bytes of each kind on each rank at its peak, reserve and context included."""
+        backward, step = self.parts.totals()
+        late = np.greater(step, backward)
+        size = len(self.limits)
+        found = {}
+        for kind in dict.fromkeys([*self.parts.backward, *self.parts.step]):
+            sizes = np.where(late, self.parts.step.get(kind, 0.0), self.parts.backward.get(kind, 0.0))
+            found[kind] = np.broadcast_to(sizes, size)
+        context = np.broadcast_to(self.parts.context, size)
+        return {**found, "reserve": self.needs - self.allocated - context, "context": context}
+
+
+def memory_of(setup: Setup, layout: Layout, batch: Batch, stages: StageTable, habits: Habits | None = None) -> Memory:
+    """The bytes of each pipeline rank of a layout, from the sums of its stages."""
+    habits = habits or habits_of(setup)
+    rows, counts, kept = _rows(setup, layout, batch, stages, habits)
+    parts = row_parts(rows, habits.recipe)
+    allocated = np.broadcast_to(parts.allocated(), layout.pp)
+    limits = np.array(memory_limits(setup.proposal.cluster, layout.pp), np.float64)
+    needs = allocated * habits.over + parts.context
+    return Memory(parts, allocated, needs, limits, counts, kept, stages, habits.spread)
+
+
+def _rows(
+    setup: Setup, layout: Layout, batch: Batch, stages: StageTable, habits: Habits
+) -> tuple[Rows, Floats, Floats]:
+    """The rows of a layout; micro-batches alive [rank, stage] where they peak; bytes that each stage keeps of one."""
+    proposal, stack, pp = setup.proposal, habits.stack, layout.pp
+    arch, training = proposal.arch, proposal.training
+    share, placement = share_of(layout, batch), layout.placement
+    whole = float(boundary_bytes(arch, training, batch.micro_batch, max(1, batch.seq_len // layout.cp)))
+    boundary = whole / (layout.tp if layout.sp else 1)
+    waiting, at_loss = scores_of(arch, training, share, stack, layout.vocab_parallel, layout.loss_chunk)
+    padding = padding_of(setup, layout)
+    if arch.vocab:
+        rows = padded_vocab(arch.vocab, layout.vocab_multiple, layout.tp) / padded_vocab(arch.vocab, 1, layout.tp)
+        waiting, at_loss = waiting * rows, at_loss * rows
+
     kept = stages[Figure.ACTIVATION]
     if layout.recompute == "full":
         kept = kept + np.where(stages.mid_layer, boundary, 0.0)
-    activations = live(layout.schedule, layout.placement, batch.micro_batches).peak(kept)
-    if layout.recompute != "none":  # one layer at a time comes back whole for its backward
-        again = stages.working if layout.recompute == "full" else stages.working / 2
-        activations = activations + _most(again, placement, pp)
+    if stack.keeps_outputs and pp > 1:
+        kept = kept + np.where(np.arange(len(kept)) == stages.head_stage, 0.0, boundary)
+    with_scores = kept.copy()
+    with_scores[stages.head_stage] += waiting
+    _, counts = live(layout.schedule, placement, batch.micro_batches).fullest(with_scores)
+    head_rank = placement[stages.head_stage]
     logits = np.zeros(pp)
-    logits[placement[stages.head_stage]] = loss_bytes(arch, training, batch.micro_batch, local, layout.tp)
-    return {
-        "weights": (sharded if layout.zero == 3 else whole) * recipe.weight,
-        "gradients": gradients * trainable,
-        "optimizer": sharded * (recipe.master + recipe.moments) * trainable,
-        "activations": activations,
-        "logits": logits,
-        "communication": _buffers(
-            setup, layout, recipe, boundary, _most(stages.largest, placement, pp), gradients * trainable
-        ),
-        "reserve": np.full(pp, cluster.device.reserved_bytes.value),
-    }
+    logits[head_rank] = waiting * counts[head_rank, stages.head_stage] + at_loss
+    held, alive = counts @ kept, counts.sum(axis=1)
+    filled = counts.max(axis=1) < batch.micro_batches
 
-
-def _most(values: Floats, placement: Sequence[int], pp: int) -> Floats:
-    """The largest figure among the stages of each pipeline rank."""
-    most = np.zeros(pp)
-    np.maximum.at(most, np.asarray(placement), values)
-    return most
-
-
-def _buffers(
-    setup: Setup, layout: Layout, recipe: StateBytes, boundary: float, largest: Floats, gradients: Floats
-) -> Floats:
-    """Gradient buckets, gathered parameters, received hidden states, and the library's own buffers.
-
-    Our trainer's gradients lie in their buckets and are counted as gradients; others copy them into at most two
-    buckets at a time, never more than there are gradients.
-    """
-    cluster = setup.proposal.cluster
-    total = np.zeros(layout.pp)
-    replicas = layout.dp * layout.cp
-    if replicas > 1 and layout.zero <= 1 and setup.runnable_by != "meshwright":
-        total += np.minimum(2 * layout.bucket_mib * MIB, gradients)
-    if replicas > 1 and layout.zero >= 2:  # the gradient of the unit at work, and of the one being reduced
-        total += 2 * largest * recipe.gradient
-    if replicas > 1 and layout.zero == 3:  # the parameters of the unit at work, and of the one being gathered
-        total += 2 * largest * recipe.weight
-    if layout.pp > 1:
-        total += 2 * boundary
-    if cluster.device.kind == "gpu":
-        axes = sum(degree > 1 for degree in (replicas, layout.tp, layout.pp, layout.ep))
-        total += axes * constants.COMMUNICATOR_BYTES.value
-    return total
-
-
-def stage_memories(layout: Layout, batch: Batch, parts: Mapping[str, Floats]) -> tuple[StageMemory, ...]:
-    """The parts as values, one entry a pipeline rank."""
-    alive = live(layout.schedule, layout.placement, batch.micro_batches).peak(np.ones(len(layout.placement)))
-    return tuple(
-        StageMemory(
-            rank, layout.stages_of(rank), {kind: round(float(sizes[rank])) for kind, sizes in parts.items()},
-            round(float(alive[rank])),
-        )
-        for rank in range(layout.pp)
+    shared = placement[stages.embed_stage] == placement[stages.head_stage]
+    dense = stages[Figure.DENSE].copy()
+    dense[stages.embed_stage] += padding
+    dense[stages.head_stage] += 0.0 if shared and arch.tied else padding
+    largest = np.zeros((pp, len(Largest)))
+    np.maximum.at(largest, np.asarray(placement), stages.largest)
+    received = 2 * boundary if pp > 1 else 0.0
+    if stack.tp_gathered and layout.sp and layout.tp > 1:
+        received += whole
+    states = States(
+        by_rank(dense, placement, pp), by_rank(stages[Figure.EXPERT], placement, pp),
+        by_rank(stages.ends, placement, pp), by_rank(stages[Figure.ADAPTER], placement, pp),
+        training.task == "lora", layout.zero, groups.shard_group(proposal.cluster, layout).size,
+        groups.expert_gradient_group(proposal.cluster, layout).size,
+        layout.zero >= 2 and layout.exchange == "step", layout.offload != "none", layout.offload == "parameters",
     )  # fmt: skip
+    return Rows(
+        states, largest[:, Largest.WHOLE], largest[:, Largest.LAYER], stack.gathered_units, layout.dp * layout.cp,
+        held, held / np.maximum(alive, 1.0), filled, largest[:, Largest.AGAIN], logits, received,
+        bucket_bytes(stack, layout.bucket_mib), context_bytes(setup, stack, layout),
+    ), counts, kept  # fmt: skip
+
+
+def padding_of(setup: Setup, layout: Layout) -> float:
+    """Parameters that padding adds to the embedding, or to the output matrix, of one tensor rank."""
+    vocab, tp = setup.proposal.arch.vocab, layout.tp
+    extra = padded_vocab(vocab, layout.vocab_multiple, tp) - padded_vocab(vocab, 1, tp)
+    return extra / tp * setup.proposal.arch.hidden
+
+
+def bucket_bytes(stack: Stack, bucket_mib: float) -> float:
+    """Bytes of a gradient bucket that gradients are copied into; our trainer's lie in their buckets."""
+    return 0.0 if stack.name == "meshwright" else bucket_mib * MIB
+
+
+def context_bytes(setup: Setup, stack: Stack, layout: groups.Degrees) -> float:
+    """Bytes outside the tensor allocator: the process's context and the channel buffers of each communicator."""
+    device = setup.proposal.cluster.device
+    if device.kind == "cpu":
+        return device.reserved_bytes.value
+    axes = sum(degree > 1 for degree in (layout.dp * layout.cp, layout.tp, layout.pp, layout.ep))
+    return (stack.context_mib + axes * stack.communicator_mib) * MIB
+
+
+def stage_memories(layout: Layout, memory: Memory) -> tuple[StageMemory, ...]:
+    """The bytes as values, one entry a pipeline rank."""
+    kinds = memory.by_kind()
+    backward, step = (np.broadcast_to(total, layout.pp) for total in memory.parts.totals())
+    context = np.broadcast_to(memory.parts.context, layout.pp)
+    by_unit = memory.by_unit()
+    least, most = quantile(memory.spread, 0.05), quantile(memory.spread, 0.95)
+    found = []
+    for rank in range(layout.pp):
+        held, outside = float(memory.allocated[rank]), float(context[rank])
+        over = (memory.needs[rank] - outside) / held if held else 1.0
+        found.append(
+            StageMemory(
+                rank, layout.stages_of(rank), {kind: round(float(sizes[rank])) for kind, sizes in kinds.items()},
+                round(float(memory.held_counts[rank].sum())),
+                {kind: round(float(size)) for kind, size in zip(KINDS, by_unit[rank], strict=True) if size},
+                {"backward": round(float(backward[rank] * over + outside)),
+                 "optimizer step": round(float(step[rank] * over + outside))},
+                round(float(memory.limits[rank])), p_oom(memory.spread, held, float(memory.limits[rank]) - outside),
+                (round(held * least + outside), round(held * most + outside)),
+            )
+        )  # fmt: skip
+    return tuple(found)
 
 
 def rank_memory(setup: Setup, layout: Layout, batch: Batch) -> tuple[StageMemory, ...]:
-    """Bytes of one rank of each pipeline rank, by kind: weights, gradients, optimizer, activations, logits,
-    communication (buckets, gathered parameters, received hidden states, channel buffers) and reserve (context)."""
+    """Bytes of one rank of each pipeline rank by kind, see `StageMemory`."""
     stages = stage_table(layout_table(setup, layout, batch), layout.stages, layout.placement)
-    return stage_memories(layout, batch, memory_parts(setup, layout, batch, stages))
+    return stage_memories(layout, memory_of(setup, layout, batch, stages))
 
 
-def verdict(total: float, limit: float) -> Literal["fits", "tight", "does not fit"]:
-    """What to say of a total; tight: transient peaks or fragmentation may still break what fits on paper."""
-    if total > limit:
-        return "does not fit"
-    return "tight" if total > constants.TIGHT.value * limit else "fits"
+def fits(ranks: Sequence[StageMemory]) -> bool:
+    """No rank is more likely to run out of memory than not."""
+    return all(rank.p_oom is None or rank.p_oom < DOES_NOT_FIT for rank in ranks)

@@ -74,7 +74,7 @@ class Stack:
 
 RUNNER_STACKS: dict[Runner, str] = {
     "meshwright": "meshwright", "megatron": "megatron-2024", "torchtitan": "torchtitan", "deepspeed": "deepspeed",
-    "any": "megatron-2024",
+    "any": "plain",
 }  # fmt: skip
 """The stack of a plan that names none."""
 

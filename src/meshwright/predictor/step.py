@@ -19,7 +19,7 @@ from meshwright.layout.degrees import Layout
 from meshwright.layout.schedules import actions
 from meshwright.predictor import constants
 from meshwright.predictor.costs import StepCosts, step_costs
-from meshwright.predictor.memory import memory_parts, stage_memories
+from meshwright.predictor.memory import fits, memory_of, stage_memories
 from meshwright.predictor.origins import origins_of
 from meshwright.predictor.pipeline import Costs, Simulation, rank_ends, simulate
 from meshwright.predictor.table import Figure, StageTable, by_rank, layout_table, stage_table
@@ -105,7 +105,7 @@ def prediction_of(
     compute = compute * batch.micro_batches
     busy = by_rank(costs.forward_s + costs.backward_s, layout.placement, layout.pp)
     pipeline = float(ends.max())
-    memory = stage_memories(layout, batch, memory_parts(setup, layout, batch, stages))
+    memory = stage_memories(layout, memory_of(setup, layout, batch, stages))
     limit = proposal.cluster.memory_bytes
     spread = constants.RANGE.value
     communication = ("tp_comm", "cp_comm", "ep_comm", "pp_comm", "dp_comm")
@@ -122,7 +122,7 @@ def prediction_of(
         idle_fraction=tuple((1 - compute / step_s).tolist()),
         memory=memory,
         memory_limit_bytes=limit,
-        fits=all(rank.total <= limit for rank in memory),
+        fits=fits(memory),
         origins=origins_of(setup, layout, batch, measured),
     )
 

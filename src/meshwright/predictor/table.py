@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import chain, pairwise
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,16 +12,17 @@ from numpy.typing import NDArray
 from meshwright.files.run import MeasuredUnits
 from meshwright.files.setup import Setup
 from meshwright.layout.batch import Batch
-from meshwright.layout.degrees import Layout, Recompute
+from meshwright.layout.degrees import Layout
 from meshwright.layout.recomputed import recomputed_units
-from meshwright.model.activations import unit_activation_bytes
 from meshwright.model.parameters import tensor_parameters
 from meshwright.model.shapes import tensors_of
-from meshwright.model.units import Unit, units_of
+from meshwright.model.units import Unit, UnitKind, units_of
 from meshwright.model.variants import Variant, variants_of
 from meshwright.predictor.compute import Share, UnitCost, costs_by_unit, share_of
-from meshwright.predictor.exchanges import UnitExchange, unit_exchange
+from meshwright.predictor.exchanges import UnitExchange, trainable_share, unit_exchange
 from meshwright.predictor.groups import Degrees
+from meshwright.predictor.memory_units import kept_bytes
+from meshwright.predictor.stacks import Stack, stack_of
 
 Floats = NDArray[np.float64]
 
@@ -43,18 +45,32 @@ class Figure(IntEnum):
     DENSE = 12  # parameters
     EXPERT = 13
     ACTIVATION = 14  # bytes saved for one micro-batch
-    WORKING = 15  # bytes saved by the unit when nothing is recomputed: what recompute brings back for a while
+    WORKING = 15  # bytes saved by the unit when nothing is recomputed
+    ADAPTER = 16  # trainable parameters beside the frozen ones (LoRA)
+
+
+class Largest(IntEnum):
+    """Columns of what the largest one of a stage decides, counted by layer and not by half of one."""
+
+    AGAIN = 0  # bytes that recompute brings back for the layer's backward beyond what was kept
+    WHOLE = 1  # parameters of what is gathered together: a layer, the embedding or the head
+    LAYER = 2  # the same of layers alone
+
+
+KINDS: tuple[UnitKind, ...] = get_args(UnitKind)
+_ENDS = (KINDS.index("embed"), KINDS.index("head"))
 
 
 @dataclass(frozen=True)
 class UnitTable:
     """`figures[u, f]` for every unit in the order of the forward; `tied` parameters lie in both embed and head, and
-    `layer_working[u]` is the working bytes of the unit and, where it begins a layer of two, of the other half."""
+    `layers[u, l]` are the figures of the layer that begins at the unit (`Largest`). `kinds[u]` indexes `KINDS`."""
 
     names: tuple[str, ...]
     figures: Floats
     tied: float
-    layer_working: Floats
+    layers: Floats
+    kinds: NDArray[np.int64]
 
 
 def _parameters(setup: Setup, unit: Unit, share: Share) -> tuple[float, float, float]:
@@ -70,19 +86,22 @@ def _parameters(setup: Setup, unit: Unit, share: Share) -> tuple[float, float, f
     return dense, expert, tied
 
 
-def _row(setup: Setup, unit: Unit, share: Share, cost: UnitCost, exchange: UnitExchange) -> list[float]:
+def memory_figures(setup: Setup, unit: Unit, share: Share, stack: Stack) -> list[float]:
+    """The figures of one unit that count parameters and bytes: `DENSE` and what follows."""
     arch, training = setup.proposal.arch, setup.proposal.training
-    local = max(1, share.seq_len // share.cp)
-    etp = share.etp if arch.experts else None
     dense, expert, _ = _parameters(setup, unit, share)
+    working = kept = kept_bytes(arch, training, unit, share, "none", stack)
+    if share.recompute != "none":
+        kept = kept_bytes(arch, training, unit, share, share.recompute, stack)
+    adapter = trainable_share(training) * (dense + expert) if training.task == "lora" else 0.0
+    return [dense, expert, kept, working, adapter]
 
-    def kept(mode: Recompute) -> int:
-        return unit_activation_bytes(arch, unit, training, share.micro_batch, local, mode, share.tp, share.sp, etp)
 
+def _row(setup: Setup, unit: Unit, share: Share, cost: UnitCost, exchange: UnitExchange, stack: Stack) -> list[float]:
     return [
         cost.forward_s, cost.backward_s, cost.input_backward_s, cost.weight_backward_s, cost.recompute_s, cost.host_s,
         exchange.tp_forward_s, exchange.tp_backward_s, exchange.cp_forward_s, exchange.cp_backward_s,
-        exchange.ep_forward_s, exchange.ep_backward_s, dense, expert, kept(share.recompute), kept("none"),
+        exchange.ep_forward_s, exchange.ep_backward_s, *memory_figures(setup, unit, share, stack),
     ]  # fmt: skip
 
 
@@ -103,26 +122,31 @@ def share_table(
     costs = costs_by_unit(setup, share, measured, units=units)
     known: dict[tuple[Variant, int], int] = {}
     rows: list[list[float]] = []
-    which, tied = [], 0.0
+    which, tied, stack = [], 0.0, stack_of(setup)
     for unit, variant in zip(units, variants_of(proposal.arch), strict=True):
         cost = costs[unit.name]
         key = (variant, id(cost))  # units without a measured time share the cost of their variant
         if key not in known:
             exchange = unit_exchange(proposal.arch, proposal.training, proposal.cluster, unit, share, cost, degrees)
             known[key] = len(rows)
-            rows.append(_row(setup, unit, share, cost, exchange))
+            rows.append(_row(setup, unit, share, cost, exchange, stack))
             if unit.kind == "head":
                 tied = _parameters(setup, unit, share)[2]
         which.append(known[key])
     figures = np.array(rows, np.float64)[which]
-    return UnitTable(tuple(costs), figures, tied, _layer_working(tuple(costs), figures))
+    kinds = np.array([KINDS.index(unit.kind) for unit in units])
+    return UnitTable(tuple(costs), figures, tied, layers_of(tuple(costs), figures, kinds), kinds)
 
 
-def _layer_working(names: Sequence[str], figures: Floats) -> Floats:
-    working = figures[:, Figure.WORKING].copy()
+def layers_of(names: Sequence[str], figures: Floats, kinds: NDArray[np.int64]) -> Floats:
+    """The columns of `Largest` for each unit: of the unit and, where it begins a layer of two, of the other half."""
+    columns = np.empty((len(names), len(Largest)))
+    columns[:, Largest.AGAIN] = figures[:, Figure.WORKING] - figures[:, Figure.ACTIVATION]
+    columns[:, Largest.WHOLE] = figures[:, Figure.DENSE] + figures[:, Figure.EXPERT] + figures[:, Figure.ADAPTER]
+    columns[:, Largest.LAYER] = np.where(np.isin(kinds, _ENDS), 0.0, columns[:, Largest.WHOLE])
     halves = [here.endswith(".attn") and after == here[:-5] + ".ffn" for here, after in pairwise(names)]
-    working[:-1] += np.where(halves, figures[1:, Figure.WORKING], 0.0)
-    return working
+    columns[:-1] += np.where(np.array(halves)[:, None], columns[1:], 0.0)
+    return columns
 
 
 def layout_table(setup: Setup, layout: Layout, batch: Batch, measured: MeasuredUnits | None = None) -> UnitTable:
@@ -135,7 +159,7 @@ def layout_table(setup: Setup, layout: Layout, batch: Batch, measured: MeasuredU
     chosen = recomputed_units(layout)
     again = np.array([name in chosen for name in table.names])
     figures = np.where(again[:, None], table.figures, plain.figures)
-    return UnitTable(table.names, figures, table.tied, table.layer_working)  # which does not depend on recompute
+    return UnitTable(table.names, figures, table.tied, layers_of(table.names, figures, table.kinds), table.kinds)
 
 
 def by_rank(values: Floats, placement: Sequence[int], pp: int) -> Floats:
@@ -146,16 +170,24 @@ def by_rank(values: Floats, placement: Sequence[int], pp: int) -> Floats:
 
 @dataclass(frozen=True)
 class StageTable:
-    """`figures[s, f]`: the sums of a stage's units. `largest[s]` is the parameters of its largest unit, `working[s]`
-    the bytes of its largest layer, `units[s]` how many units it has, `mid_layer[s]` that it begins inside a layer."""
+    """`figures[s, f]`: the sums of a stage's units. `largest[s, l]`: of its largest layer (`Largest`). `units[s]`: how
+    many units it has, `mid_layer[s]` that it begins inside a layer."""
 
     figures: Floats
     largest: Floats
-    working: Floats
     units: NDArray[np.int64]
     mid_layer: NDArray[np.bool_]
     head_stage: int
     embed_stage: int
+    kept: Floats  # [unit] activation bytes, in the order of the stages
+    ends: Floats  # dense parameters of embedding and head
+    kinds: NDArray[np.int64]  # [unit] index into `KINDS`
+
+    def kept_by_kind(self) -> Floats:
+        """Activation bytes of one micro-batch by stage and kind of unit, [stage, `KINDS`]."""
+        totals = np.zeros((len(self.units), len(KINDS)))
+        np.add.at(totals, (np.repeat(np.arange(len(self.units)), self.units), self.kinds), self.kept)
+        return totals
 
     def __getitem__(self, figure: Figure) -> Floats:
         return self.figures[:, figure]
@@ -167,18 +199,28 @@ def stage_table(table: UnitTable, stages: Sequence[Sequence[str]], placement: Se
     order = tuple(chain.from_iterable(stages))
     sizes = np.array([len(stage) for stage in stages])
     starts = np.cumsum(sizes) - sizes
-    ordered, pairs = table.figures, table.layer_working
+    ordered, layers, kinds = table.figures, table.layers, table.kinds
     if order != table.names:
         position = {name: index for index, name in enumerate(table.names)}
-        ordered = table.figures[[position[name] for name in order]]
-        pairs = _layer_working(order, ordered)
+        where = [position[name] for name in order]
+        ordered, kinds = table.figures[where], table.kinds[where]
+        layers = layers_of(order, ordered, kinds)
     figures = np.add.reduceat(ordered, starts, axis=0)
-    parameters = ordered[:, Figure.DENSE] + ordered[:, Figure.EXPERT]
+    mid_layer = np.array([stage[0].endswith(".ffn") for stage in stages])
+    cut = starts[mid_layer & (starts > 0)]
+    if len(cut):  # a layer whose other half lies in the next stage
+        layers = layers.copy()
+        layers[cut - 1] -= layers[cut]
     embed = next((s for s, stage in enumerate(stages) if "embed" in stage), 0)
     head = next((s for s, stage in enumerate(stages) if "head" in stage), len(stages) - 1)
     if placement[embed] == placement[head]:
         figures[head, Figure.DENSE] -= table.tied
+    ends = np.zeros(len(stages))
+    for stage, unit in ((embed, 0), (head, -1)):
+        ends[stage] += table.figures[unit, Figure.DENSE]
+    if placement[embed] == placement[head]:
+        ends[head] -= table.tied
     return StageTable(
-        figures, np.maximum.reduceat(parameters, starts), np.maximum.reduceat(pairs, starts), sizes,
-        np.array([stage[0].endswith(".ffn") for stage in stages]), head, embed,
+        figures, np.maximum.reduceat(layers, starts, axis=0), sizes,
+        mid_layer, head, embed, ordered[:, Figure.ACTIVATION], ends, kinds,
     )  # fmt: skip

@@ -1,0 +1,82 @@
+"""What one unit keeps for its backward under the habits of the software that runs it.
+
+`model/activations.py` counts the tensors that every software keeps; a stack adds its own or fuses some away: attention
+scores that are stored, dropout masks, norms written out in operators, the activated gate (see `stacks.py`).
+"""
+
+from meshwright.model.activations import Recompute, logits_bytes, unit_activation_bytes, value_bytes
+from meshwright.model.architecture import Architecture
+from meshwright.model.shapes import tensors_of
+from meshwright.model.training import Training
+from meshwright.model.units import Unit
+from meshwright.model.variants import variant_of
+from meshwright.predictor.compute import Share
+from meshwright.predictor.stacks import Stack
+
+_FP32 = 4
+
+
+def kept_bytes(
+    arch: Architecture, training: Training, unit: Unit, share: Share, mode: Recompute, stack: Stack
+) -> float:
+    """Bytes that one rank keeps of one unit and one micro-batch; logits are apart (`scores_of`)."""
+    local = max(1, share.seq_len // share.cp)
+    etp = share.etp if arch.experts else None
+    plain = unit_activation_bytes(arch, unit, training, share.micro_batch, local, mode, share.tp, share.sp, etp)
+    if mode == "full" and unit.kind not in ("embed", "head"):
+        return plain
+    tokens = share.micro_batch * local
+    return max(0.0, plain + tokens * _habits(arch, training, unit, share, mode, stack))
+
+
+def _habits(arch: Architecture, training: Training, unit: Unit, share: Share, mode: Recompute, stack: Stack) -> float:
+    """Bytes a token beyond the tensors that every software keeps; negative where a fused kernel keeps fewer."""
+    spread = share.tp if share.sp else 1
+    attends, feeds = unit.kind in ("attn", "layer"), unit.kind in ("ffn", "layer")
+    extra = 0.0
+    if stack.dropout and unit.kind != "head":  # a mask of one byte a value after each half and after the embedding
+        extra += (attends + feeds or 1) * arch.hidden / spread
+    if mode != "none" and unit.kind not in ("embed", "head"):
+        return extra
+    if stack.norm_bytes:
+        extra += stack.norm_bytes * _normed(arch, unit, share, spread)
+    if attends and stack.scores_bytes:
+        reach = min(share.seq_len, variant_of(arch, unit).window or share.seq_len)
+        extra += stack.scores_bytes * arch.heads / share.tp * reach - _FP32 * arch.heads / share.tp  # no log-sums
+    if feeds and arch.gated and stack.fused_gate:
+        extra -= value_bytes(training) * _width(arch, unit) / share.tp
+    return extra
+
+
+def _normed(arch: Architecture, unit: Unit, share: Share, spread: int) -> float:
+    """Values a token that pass through norms: of full width, and heads of queries and keys."""
+    wide = sum("norm" in tensor.name and tensor.shape == (arch.hidden,) for tensor in tensors_of(arch, unit))
+    if arch.norm == "layer" and arch.norm_bias:  # weight and bias are two tensors of one norm
+        wide //= 2
+    values = wide * arch.hidden / spread
+    if arch.qk_norm and not arch.qk_norm_wide and unit.kind in ("attn", "layer"):
+        values += (arch.heads / share.tp + max(arch.kv_heads / share.tp, 1)) * arch.head_dim
+    return values
+
+
+def _width(arch: Architecture, unit: Unit) -> float:
+    """Columns of the feed-forward networks that one token passes through."""
+    downs = (tensor for tensor in tensors_of(arch, unit) if tensor.name.endswith("down.weight"))
+    return sum(tensor.shape[-1] * tensor.copies * tensor.active for tensor in downs)
+
+
+def scores_of(
+    arch: Architecture, training: Training, share: Share, stack: Stack, vocab_parallel: bool, chunk: int | None
+) -> tuple[float, float]:
+    """Bytes of the output scores [tokens, vocab] that wait for their backward, and of what exists beside them while
+    the loss is at work: together `logit_bytes` a score (half-precision scores, fp32 copy, fp32 gradient).
+
+    With `chunk` tokens at a time only a chunk's scores exist, and nothing waits: its backward runs at once.
+    """
+    tokens = share.micro_batch * max(1, share.seq_len // share.cp)
+    scores = logits_bytes(arch, tokens if chunk is None else min(tokens, chunk), 1, share.tp if vocab_parallel else 1)
+    each = stack.logit_bytes + (value_bytes(training) - 2)  # in fp32 the first copy is twice as large
+    gradient = min(float(_FP32), each / 2)
+    if chunk is not None:
+        return 0.0, scores * each
+    return scores * (each - gradient), scores * gradient
