@@ -152,7 +152,8 @@ def memory_output(plan: Plan, advice: Sequence[str] = ()) -> MemoryOutput:
     }  # fmt: skip
     return MemoryOutput(
         mode=found.mode, stages=stages, worst_stage=found.worst_memory.pipeline_rank,
-        limit_gib=found.memory_limit_bytes / GIB, fits=found.fits, p_oom=_worst_p_oom(found), recipe=recipe, advice=list(advice),
+        limit_gib=found.memory_limit_bytes / GIB, fits=found.fits, p_oom=_worst_p_oom(found), recipe=recipe,
+        advice=list(advice),
     )  # fmt: skip
 
 
