@@ -2,13 +2,16 @@
 
 The rows of others state their documented limits: Megatron Core's developer guide (parallelism, custom pipeline layout,
 Megatron FSDP), torchtitan's docs/composability.md and job configuration, DeepSpeed's tutorials on pipelines, AutoTP
-training and ZeRO. A refusal means "not without changing its source"; a row says nothing about speed.
+training and ZeRO; of later abilities Megatron-LM's --optimizer-cpu-offload (with its distributed optimizer), FSDP's CPU
+offload and the chunked loss of torchtitan (pull request 2937), DeepSpeed's offload_optimizer and offload_param. All of
+them require that expert ranks divide the experts. A refusal means "not without changing its source"; a row says
+nothing about speed.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from meshwright.layout.degrees import RECOMPUTE, SCHEDULES, Layout, Recompute, Schedule
+from meshwright.layout.degrees import RECOMPUTE, SCHEDULES, Layout, Offload, Recompute, Schedule
 from meshwright.layout.schedules import default_placement, is_standard
 from meshwright.model.architecture import Architecture
 from meshwright.model.training import Optimizer, Precision, Training
@@ -39,6 +42,13 @@ class Abilities:
     decoder: bool = False  # pre-norm RMSNorm, rotary positions, gated feed-forward, no window
     tied_over_stages: bool = True
     tasks: tuple[str, ...] = ("pretrain", "sft", "lora")
+    offload: tuple[Offload, ...] = ("none",)
+    offload_zero: int = 0  # the least ZeRO stage that offload comes with
+    loss_chunk: bool = False  # logits of a part of the tokens at a time
+    whole_logits: bool = False  # not divided over the tensor group, where there is one
+    vocab_multiple: bool = False  # pads the vocabulary to a multiple of the user's choice
+    any_exchange: bool = False  # gradients in each micro-batch under ZeRO-0 and 1, or once a step under 2 and 3
+    uneven_experts: bool = False  # a number of experts that the ranks do not divide
 
 
 RUNNERS: Mapping[str, Abilities] = {
@@ -52,18 +62,20 @@ RUNNERS: Mapping[str, Abilities] = {
         precisions=("fp32", "fp16", "bf16", "fp8", "mxfp8"), optimizers=("adamw", "muon", "sgd"),
         schedules=("1f1b", "interleaved"), recompute=RECOMPUTE, zero=(0, 1, 2, 3), zero_with_pipeline=(0, 1),
         zero_with_tensor=(0, 1, 2, 3), axes=("tp", "pp", "cp", "ep", "sp", "etp", "hsdp"),
+        offload=("none", "optimizer"), offload_zero=1, vocab_multiple=True,
     ),
     "torchtitan": Abilities(
         precisions=("fp32", "bf16", "fp8", "mxfp8"), optimizers=("adamw",), schedules=SCHEDULES, recompute=RECOMPUTE,
         zero=(0, 2, 3), zero_with_pipeline=(0, 2, 3), zero_with_tensor=(0, 2, 3),
         axes=("tp", "pp", "cp", "ep", "sp", "etp", "hsdp"), replicas_join=False, sequence_always=True,
         first_layers=False, families=("plain", "llama", "qwen3", "deepseek_v3", "gpt_oss"), tied_over_stages=False,
-        tasks=("pretrain", "sft"),
+        tasks=("pretrain", "sft"), offload=("none", "parameters"), loss_chunk=True,
     ),
     "deepspeed": Abilities(
         precisions=("fp32", "fp16", "bf16"), optimizers=("adamw", "adamw-8bit", "muon", "sgd"), schedules=("1f1b",),
         recompute=("none", "full"), zero=(0, 1, 2, 3), zero_with_pipeline=(0, 1), zero_with_tensor=(0, 1, 2),
         axes=("tp", "pp", "ep", "hsdp"), tensor_and_pipeline=False, first_layers=False, uneven_stages=False,
+        offload=("none", "optimizer", "parameters"), offload_zero=1, whole_logits=True,
     ),
 }  # fmt: skip
 
@@ -112,6 +124,8 @@ def _axes(can: Abilities, arch: Architecture, training: Training, layout: Layout
         "sp": (layout.sp and layout.tp > 1, "sequence parallelism"),
         "hsdp": (sharded_in_groups, "sharding inside groups (HSDP)"),
     }
+    if arch.experts % layout.ep and not can.uneven_experts:
+        return f"spreads experts evenly, and {arch.experts} on {layout.ep} ranks are not even"
     missing = [words for axis, (used, words) in asked.items() if used and axis not in can.axes]
     if missing:
         return f"has no {', no '.join(missing)}"
@@ -131,6 +145,23 @@ def _sharding(can: Abilities, arch: Architecture, training: Training, layout: La
         return f"does not join ZeRO-{layout.zero} and pipelines"
     if layout.tp > 1 and layout.zero not in can.zero_with_tensor:
         return f"does not join ZeRO-{layout.zero} and tensor parallelism"
+    if layout.offload not in can.offload:
+        return f"offloads {' or '.join(can.offload)}, not {layout.offload}"
+    if layout.offload != "none" and layout.zero < can.offload_zero:
+        return f"offloads with ZeRO-{can.offload_zero} and above only"
+    other = layout.gradient_exchange is not None and layout.exchange != replace(layout, gradient_exchange=None).exchange
+    if other and not can.any_exchange:
+        return f"does not exchange gradients once a {layout.exchange} under ZeRO-{layout.zero}"
+    return None
+
+
+def _loss(can: Abilities, arch: Architecture, training: Training, layout: Layout) -> str | None:
+    if layout.loss_chunk is not None and not can.loss_chunk:
+        return "makes the logits of a micro-batch at once, not chunk by chunk"
+    if not layout.vocab_parallel and layout.tp > 1 and not can.whole_logits:
+        return "divides logits over every tensor group"
+    if layout.vocab_multiple > 1 and arch.vocab % (layout.vocab_multiple * layout.tp) and not can.vocab_multiple:
+        return f"does not pad a vocabulary to multiples of {layout.vocab_multiple}"
     return None
 
 
@@ -163,7 +194,7 @@ def _layers_of(stage: tuple[str, ...]) -> int:
     return sum(unit.startswith("layers.") for unit in stage)
 
 
-_REFUSALS: tuple[Refusal, ...] = (_recipe, _model, _axes, _sharding, _recompute, _pipeline)
+_REFUSALS: tuple[Refusal, ...] = (_recipe, _model, _axes, _sharding, _recompute, _pipeline, _loss)
 
 
 def refusals(arch: Architecture, training: Training, layout: Layout) -> dict[str, tuple[str, ...]]:

@@ -33,7 +33,7 @@ class Refusals:
         partial = layout.shard_group is not None and layout.shard_group != layout.dp * layout.cp
         key = (
             layout.tp > 1, layout.pp, layout.cp > 1, layout.ep > 1, layout.etp == layout.tp, layout.sp, layout.zero,
-            partial, layout.schedule, layout.vpp, layout.recompute,
+            partial, layout.schedule, layout.vpp, layout.recompute, self.setup.proposal.arch.experts % layout.ep == 0,
         )  # fmt: skip
         if key not in self.known:
             self.known[key] = refusal(self.setup, layout)

@@ -124,7 +124,19 @@ def _sequence_parallel(setup: Setup, structure: Structure) -> bool:
     if proposal.seq_len % sequence_multiple(structure.tp, structure.cp, sp=True):
         return False
     layout = _representative(proposal.arch, replace(structure, sp=True), 0, "none", "1f1b", 1)
-    return refusal(setup, layout) is None
+    return refusal(setup, with_fixed(layout, proposal.wanted)) is None
+
+
+NOT_SEARCHED = (
+    "bucket_mib", "overlap", "gradient_exchange", "offload", "vocab_parallel", "loss_chunk", "vocab_multiple",
+)  # fmt: skip
+"""The parts of a layout that keep their defaults unless the job fixes them."""
+
+
+def with_fixed(layout: Layout, wanted: Wanted) -> Layout:
+    """The layout with the fixed ones among the parts that no search varies."""
+    fixed = {name: value for name in NOT_SEARCHED if (value := getattr(wanted, name)) is not None}
+    return replace(layout, **fixed) if fixed else layout
 
 
 @lru_cache(maxsize=256)
@@ -208,7 +220,7 @@ def _features(
                     layout = _representative(arch, structure, zero, recompute, schedule, vpp)
                     if wanted.recompute_layers is not None:
                         layout = replace(layout, recompute_layers=wanted.recompute_layers)
-                reason = refuse(layout)
+                reason = refuse(with_fixed(layout, wanted))
                 if reason is None:
                     runs.append(zero)
                 else:
