@@ -32,3 +32,10 @@ def variant_of(arch: Architecture, unit: Unit) -> Variant:
 def variants_of(arch: Architecture) -> tuple[Variant, ...]:
     """The variant of each unit, in the order of `units_of`."""
     return tuple(variant_of(arch, unit) for unit in units_of(arch))
+
+
+@lru_cache(maxsize=64)
+def alike(arch: Architecture) -> tuple[int, ...]:
+    """For each unit the index of the first unit of its variant, in the order of `units_of`."""
+    first: dict[Variant, int] = {}
+    return tuple(first.setdefault(variant, index) for index, variant in enumerate(variants_of(arch)))

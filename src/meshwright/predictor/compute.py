@@ -19,7 +19,7 @@ from meshwright.model.flops import attention_flops_per_token, unit_forward_flops
 from meshwright.model.shapes import Tensor, tensors_of
 from meshwright.model.training import Training
 from meshwright.model.units import Unit, UnitKind, units_of
-from meshwright.model.variants import Variant, variants_of
+from meshwright.model.variants import alike
 from meshwright.predictor import constants
 from meshwright.predictor.kernels import Speed, gemm_s, speed_of
 
@@ -223,9 +223,9 @@ def costs_by_unit(
     proposal = setup.proposal
     arch, training = proposal.arch, proposal.training
     speed = speed or speed_of(proposal.cluster.device, training.precision)
-    known: dict[Variant, UnitCost] = {}
+    known: dict[int, UnitCost] = {}
     costs: dict[str, UnitCost] = {}
-    for unit, variant in zip(units or units_of(arch), variants_of(arch), strict=True):
+    for unit, variant in zip(units or units_of(arch), alike(arch), strict=True):
         if variant not in known:
             known[variant] = roofline_cost(arch, training, unit, share, speed)
         costs[unit.name] = known[variant]

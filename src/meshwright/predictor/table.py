@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from itertools import chain, pairwise
+from itertools import chain
 from typing import get_args
 
 import numpy as np
@@ -17,7 +17,6 @@ from meshwright.layout.recomputed import recomputed_units
 from meshwright.model.parameters import tensor_parameters
 from meshwright.model.shapes import tensors_of
 from meshwright.model.units import Unit, UnitKind, units_of
-from meshwright.model.variants import Variant, variants_of
 from meshwright.predictor.compute import Share, UnitCost, costs_by_unit, share_of
 from meshwright.predictor.exchanges import UnitExchange, trainable_share, unit_exchange
 from meshwright.predictor.groups import Degrees
@@ -58,7 +57,7 @@ class Largest(IntEnum):
 
 
 KINDS: tuple[UnitKind, ...] = get_args(UnitKind)
-_ENDS = (KINDS.index("embed"), KINDS.index("head"))
+_EMBED, _ATTENTION, _FEED_FORWARD, _HEAD = map(KINDS.index, ("embed", "attn", "ffn", "head"))
 
 
 @dataclass(frozen=True)
@@ -120,32 +119,34 @@ def share_table(
     proposal = setup.proposal
     units = units or units_of(proposal.arch)
     costs = costs_by_unit(setup, share, measured, units=units)
-    known: dict[tuple[Variant, int], int] = {}
+    known: dict[int, int] = {}
+    kinds: list[int] = []
     rows: list[list[float]] = []
     which, tied, stack = [], 0.0, stack_of(setup)
-    for unit, variant in zip(units, variants_of(proposal.arch), strict=True):
+    for unit in units:
         cost = costs[unit.name]
-        key = (variant, id(cost))  # units without a measured time share the cost of their variant
+        key = id(cost)  # units without a measured time share the cost of their variant
         if key not in known:
             exchange = unit_exchange(proposal.arch, proposal.training, proposal.cluster, unit, share, cost, degrees)
             known[key] = len(rows)
             rows.append(_row(setup, unit, share, cost, exchange, stack))
+            kinds.append(KINDS.index(unit.kind))
             if unit.kind == "head":
                 tied = _parameters(setup, unit, share)[2]
         which.append(known[key])
     figures = np.array(rows, np.float64)[which]
-    kinds = np.array([KINDS.index(unit.kind) for unit in units])
-    return UnitTable(tuple(costs), figures, tied, layers_of(tuple(costs), figures, kinds), kinds)
+    of_units = np.array(kinds)[which]
+    return UnitTable(tuple(costs), figures, tied, layers_of(figures, of_units), of_units)
 
 
-def layers_of(names: Sequence[str], figures: Floats, kinds: NDArray[np.int64]) -> Floats:
+def layers_of(figures: Floats, kinds: NDArray[np.int64]) -> Floats:
     """The columns of `Largest` for each unit: of the unit and, where it begins a layer of two, of the other half."""
-    columns = np.empty((len(names), len(Largest)))
+    columns = np.empty((len(kinds), len(Largest)))
     columns[:, Largest.AGAIN] = figures[:, Figure.WORKING] - figures[:, Figure.ACTIVATION]
     columns[:, Largest.WHOLE] = figures[:, Figure.DENSE] + figures[:, Figure.EXPERT] + figures[:, Figure.ADAPTER]
-    columns[:, Largest.LAYER] = np.where(np.isin(kinds, _ENDS), 0.0, columns[:, Largest.WHOLE])
-    halves = [here.endswith(".attn") and after == here[:-5] + ".ffn" for here, after in pairwise(names)]
-    columns[:-1] += np.where(np.array(halves)[:, None], columns[1:], 0.0)
+    columns[:, Largest.LAYER] = np.where((kinds == _EMBED) | (kinds == _HEAD), 0.0, columns[:, Largest.WHOLE])
+    halves = (kinds[:-1] == _ATTENTION) & (kinds[1:] == _FEED_FORWARD)
+    columns[:-1] += np.where(halves[:, None], columns[1:], 0.0)
     return columns
 
 
@@ -159,7 +160,7 @@ def layout_table(setup: Setup, layout: Layout, batch: Batch, measured: MeasuredU
     chosen = recomputed_units(layout)
     again = np.array([name in chosen for name in table.names])
     figures = np.where(again[:, None], table.figures, plain.figures)
-    return UnitTable(table.names, figures, table.tied, layers_of(table.names, figures, table.kinds), table.kinds)
+    return UnitTable(table.names, figures, table.tied, layers_of(figures, table.kinds), table.kinds)
 
 
 def by_rank(values: Floats, placement: Sequence[int], pp: int) -> Floats:
@@ -204,7 +205,7 @@ def stage_table(table: UnitTable, stages: Sequence[Sequence[str]], placement: Se
         position = {name: index for index, name in enumerate(table.names)}
         where = [position[name] for name in order]
         ordered, kinds = table.figures[where], table.kinds[where]
-        layers = layers_of(order, ordered, kinds)
+        layers = layers_of(ordered, kinds)
     figures = np.add.reduceat(ordered, starts, axis=0)
     mid_layer = np.array([stage[0].endswith(".ffn") for stage in stages])
     cut = starts[mid_layer & (starts > 0)]
