@@ -81,11 +81,6 @@ def test_catalogue_devices_need_a_number() -> None:
     assert fields(CATALOGUE.replace("gpus = 16\n", "")) == ["cluster.gpus"]
 
 
-def test_mixed_clusters_are_refused_clearly() -> None:
-    groups = CATALOGUE.replace("[batch]", 'groups = [{gpu = "A100-40GB-SXM", gpus = 8}]\n[batch]')
-    assert fields(groups) == ["cluster.groups"]
-
-
 def test_stages_are_expanded_and_unknown_units_named() -> None:
     stages = "layout.stages=[['embed', 'layers.0'], ['layers.1.attn'], ['layers.1.ffn', 'head']]"
     wanted = setup_of(parse_job(CATALOGUE, overrides=[stages])).proposal.wanted

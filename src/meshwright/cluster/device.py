@@ -20,12 +20,18 @@ class Device:
     reserved_bytes: Constant  # context and allocator floor: memory the training job never gets
     nvlink: str | None = None  # the link its board has, by catalogue name
     watts: float | None = None
+    pcie: str = "pcie4"  # the link of its slot
+    usual_node: int = 8  # devices of a node when the job does not say
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link as one device sees it: bytes a second in one direction, and the latency of one message."""
+    """A link as one device sees it: bytes a second in one direction, and the latency of one message.
+
+    `name` is a name of the catalogue or of a machine file, or a rate ("25 GB/s"): what a job can write.
+    """
 
     name: str
     bytes_per_s: Constant
     latency_s: Constant
+    domain: int | None = None  # devices that it joins when it does not end at a node (a rack of NVLink switches)

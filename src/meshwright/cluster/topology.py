@@ -1,6 +1,8 @@
 """A cluster: how many devices, how many a node, and the links inside and between nodes."""
 
 from dataclasses import dataclass
+from itertools import accumulate
+from math import gcd
 
 from meshwright.cluster.device import Device, Link
 
@@ -45,9 +47,45 @@ class Cluster:
     @property
     def nodes(self) -> int:
         """Whole nodes, rounded up."""
+        if self.parts:
+            return sum(-(-part.gpus // part.gpus_per_node) for part in self.parts)
         return -(-self.gpus // self.gpus_per_node)
+
+    @property
+    def joined(self) -> int:
+        """Devices that `intra` joins: those of a node, or of an NVLink domain of several nodes; in a mixed cluster the
+        fewest of any kind."""
+        if self.parts:
+            return min(_reach(part.gpus, part.gpus_per_node, part.intra) for part in self.parts)
+        return _reach(self.gpus, self.gpus_per_node, self.intra)
+
+    @property
+    def alignment(self) -> int:
+        """The spacing of the borders between nodes (or NVLink domains): a group of ranks whose span divides it crosses
+        none of them."""
+        if not self.parts:
+            return self.joined
+        offsets = accumulate(part.gpus for part in self.parts[:-1])
+        return gcd(*offsets, *(_reach(part.gpus, part.gpus_per_node, part.intra) for part in self.parts))
+
+    @property
+    def one_domain(self) -> bool:
+        """True when `intra` joins every device, so that nothing ever crosses `inter`."""
+        return len(self.parts) < 2 and self.gpus <= self.joined
 
     @property
     def oversubscribed(self) -> bool:
         """True when more ranks than cores share this machine: wall time then hides imbalance."""
         return self.cores is not None and self.gpus > self.cores
+
+
+def _reach(gpus: int, gpus_per_node: int, intra: Link) -> int:
+    """Devices that `intra` joins. A job larger than a domain gets equal shares of several, in whole nodes (64 of 72)
+    where that leaves few idle, because schedulers place it so."""
+    domain = intra.domain or 0
+    if domain <= gpus_per_node:
+        return gpus_per_node
+    if gpus <= domain:
+        return domain
+    shares = (size for size in range(domain, domain // 2, -1) if gpus % size == 0 and size % gpus_per_node == 0)
+    return next(shares, domain)

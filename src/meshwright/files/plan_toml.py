@@ -8,9 +8,7 @@ from typing import Any
 import tomli_w
 
 from meshwright.basics.errors import AnswerIsNo, Complaint, InputError
-from meshwright.basics.quantities import GIB
-from meshwright.cluster.catalogue import link_names
-from meshwright.files.cluster_of import LOCAL
+from meshwright.files.cluster_toml import cluster_table
 from meshwright.files.complaints import keys_of
 from meshwright.files.job import MODEL_SOURCES, Job, parse_job, read_job
 from meshwright.files.plan import Plan
@@ -146,22 +144,8 @@ def _model_table(arch: Architecture, folder: Path | None) -> dict[str, Any]:
 
 
 def _cluster_table(setup: Setup, folder: Path | None) -> dict[str, Any]:
-    cluster = setup.proposal.cluster
-    # A limit that the user set must reach the ranks, which hold to it.
-    stated = setup.proposal.written.get("cluster.memory_gib", ("", "default"))[1] == "user"
-    limited = stated or cluster.memory_bytes != cluster.device.memory_bytes
-    sizes = {
-        "gpus": cluster.gpus, "gpus_per_node": cluster.gpus_per_node,
-        "memory_gib": cluster.memory_bytes / GIB if limited else None,
-    }  # fmt: skip
-    if cluster.local:
-        return {"gpu": LOCAL, **sizes}
-    links = {
-        key: link.name if link.name in link_names() else link.bytes_per_s.value / 1e9
-        for key, link in (("intra_node", cluster.intra), ("inter_node", cluster.inter))
-        if key == "intra_node" or cluster.nodes > 1 or cluster.inter != cluster.intra
-    }
-    return {"gpu": cluster.device.name, **sizes, **links}
+    proposal = setup.proposal
+    return cluster_table(proposal.cluster, proposal.written, setup.machine, folder)
 
 
 def _data_table(setup: Setup, folder: Path | None) -> dict[str, Any]:

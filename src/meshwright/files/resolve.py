@@ -9,7 +9,8 @@ from meshwright.basics.errors import Complaint, InputError
 from meshwright.basics.figures import ValueOrigin
 from meshwright.basics.names import nearest
 from meshwright.basics.quantities import GIB
-from meshwright.files.cluster_of import LOCAL, cluster_of
+from meshwright.files.cluster_of import cluster_of
+from meshwright.files.cluster_toml import LOCAL
 from meshwright.files.complaints import keys_of, shown
 from meshwright.files.job import MODEL_SOURCES, Job, read_job
 from meshwright.files.model_of import model_of
@@ -135,13 +136,23 @@ def _resolved_model(job: Job, setup: Setup) -> dict[str, object]:
 
 
 def _resolved_cluster(job: Job, setup: Setup) -> dict[str, object]:
-    cluster = setup.proposal.cluster
-    return {
-        "gpu": job.tables.cluster.gpu or LOCAL, "machine": job.tables.cluster.machine, "gpus": cluster.gpus,
-        "gpus_per_node": cluster.gpus_per_node, "intra_node": cluster.intra.name,
-        "inter_node": cluster.inter.name if cluster.nodes > 1 else None,
-        "memory_gib": round(cluster.memory_bytes / GIB, 3),
-    }  # fmt: skip
+    """As typed, with what was filled in; in a mixed cluster the groups say what each kind has."""
+    cluster, table = setup.proposal.cluster, job.tables.cluster
+    between = None if cluster.one_domain else cluster.inter.name
+    found: dict[str, object] = {"gpus": cluster.gpus, "inter_node": between}
+    if table.groups is None:
+        found |= {
+            "gpu": table.gpu or (LOCAL if cluster.local else cluster.device.name),
+            "gpus_per_node": cluster.gpus_per_node, "intra_node": cluster.intra.name,
+            "memory_gib": round(cluster.memory_bytes / GIB, 3),
+        }  # fmt: skip
+    shared = {
+        "nics_per_node": cluster.nics_per_node,
+        "oversubscription": cluster.oversubscription,
+        "rails": cluster.rails,
+    }
+    values: dict[str, object] = {**table.model_dump(), **found}
+    return {**values, **({} if cluster.one_domain else shared)}
 
 
 def resolved(job: Job) -> dict[str, tuple[object, str]]:

@@ -42,6 +42,7 @@ Samples = Annotated[int, Field(ge=1, le=10**6)]  # a step; beyond it a predictio
 Degree = Annotated[int, Field(ge=1, le=10**6)]
 Size = Annotated[float, Field(gt=0, le=1e6)]
 Share = Annotated[float, Field(ge=0, lt=1)]
+Peaks = Annotated[dict[str, Size], Field(min_length=1)]
 LinkName = Annotated[str | float, PlainValidator(_link)]
 Parameters = Annotated[str | int, PlainValidator(_parameters)]
 
@@ -104,6 +105,7 @@ class ModelTable(Table):
     norm: Literal["rms", "layer"] | None = None
     norm_bias: bool | None = Field(default=None, description="false: layer norms without a bias")
     qk_norm: bool | None = None
+    qk_norm_weight: bool | None = Field(default=None, description="false: q and k are normed without a learned scale")
     qk_norm_wide: bool | None = Field(default=None, description="norm of q and k over all heads together")
     sinks: bool | None = Field(default=None, description="one learned logit a head beside the scores")
     qkv_bias: bool | None = None
@@ -120,9 +122,16 @@ class ModelTable(Table):
     embed_norm: bool | None = Field(default=None, description="a norm after the embedding")
     head_bias: bool | None = Field(default=None, description="a bias of the output matrix")
     sliding_window: Count | None = Field(default=None, description="tokens that attention looks back")
+    chunked: bool | None = Field(
+        default=None, description="attention looks back to the start of its chunk of sliding_window tokens"
+    )
     global_layers: list[Annotated[int, Field(ge=0, le=1000)]] | None = Field(
         default=None, description="layers without the window, where the others have it"
     )
+
+
+_NODE = "left out: 8 (4 of GB200, GB300 and GH200), or all when there are fewer"
+_PEAKS = "dense TFLOP/s by dtype, over the catalogue's or for a device that it lacks"
 
 
 class GroupTable(Table):
@@ -130,9 +139,14 @@ class GroupTable(Table):
 
     gpu: Text = Field(description="a device of the catalogue")
     gpus: Degree
-    gpus_per_node: Degree | None = Field(default=None, description="left out: 8, or all when there are fewer")
+    gpus_per_node: Degree | None = Field(default=None, description=_NODE)
     intra_node: LinkName | None = Field(default=None, description="left out: what its board has")
-    memory_gib: Size | None = None
+    memory_gib: Size | None = Field(default=None, description="GiB a rank may use; left out: what the device has")
+    peak_tflops: Peaks | None = Field(default=None, description=_PEAKS)
+    bandwidth_gb: Size | None = Field(default=None, description="memory bandwidth in GB/s, likewise")
+
+
+Groups = Annotated[list[GroupTable], Field(min_length=1, max_length=64)]
 
 
 class ClusterTable(Table):
@@ -141,22 +155,28 @@ class ClusterTable(Table):
     gpu: Text | None = Field(
         default=None, description='a device of the catalogue, or "local": what this machine has. Left out: local'
     )
-    machine: Text | None = Field(default=None, description="a machine.toml that calibrate wrote")
-    gpus: Degree | None = Field(default=None, description="number of devices; on this machine left out: all")
-    gpus_per_node: Degree | None = Field(default=None, description="left out: 8, or all when there are fewer")
-    intra_node: LinkName | None = Field(default=None, description="link inside a node: catalogue name or GB/s")
-    inter_node: LinkName | None = Field(default=None, description="link between nodes: catalogue name or GB/s")
-    memory_gib: Size | None = Field(default=None, description="GiB a rank may use; left out: what the device has")
-    peak_tflops: dict[str, Size] | None = Field(
-        default=None, description="dense TFLOP/s by dtype, over the catalogue's or for a device that it lacks"
+    machine: Text | None = Field(
+        default=None, description="a machine.toml: measured figures over the catalogue's, or devices that it lacks"
     )
+    gpus: Degree | None = Field(default=None, description="number of devices; on this machine left out: all")
+    gpus_per_node: Degree | None = Field(default=None, description=_NODE)
+    intra_node: LinkName | None = Field(
+        default=None, description="link inside a node: catalogue name or GB/s; left out: what the device's board has"
+    )
+    inter_node: LinkName | None = Field(
+        default=None, description='link between nodes: catalogue name, GB/s, or as in "8x HDR200" (adapters a node)'
+    )
+    memory_gib: Size | None = Field(default=None, description="GiB a rank may use; left out: what the device has")
+    peak_tflops: Peaks | None = Field(default=None, description=_PEAKS)
     bandwidth_gb: Size | None = Field(default=None, description="memory bandwidth in GB/s, likewise")
     nics_per_node: Degree | None = Field(default=None, description="network adapters a node; left out: one a device")
     oversubscription: Annotated[float, Field(ge=1, le=1000)] | None = Field(
         default=None, description="of the fabric above the nodes; left out: 1"
     )
     rails: bool | None = Field(default=None, description="adapter i of every node hangs on switch i; left out: true")
-    groups: list[GroupTable] | None = Field(default=None, description="mixed clusters: one entry a kind of device")
+    groups: Groups | None = Field(
+        default=None, description="mixed clusters: one entry a kind, in the order of the ranks"
+    )
 
 
 class BatchTable(Table):

@@ -18,7 +18,8 @@ class Degrees(NamedDegrees, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One communication group: how many ranks, and how many nodes it lies on."""
+    """One communication group: how many ranks, and on how many nodes it lies. A node here is what the fast link joins:
+    a machine, or an NVLink domain of several (72 GPUs of a rack)."""
 
     size: int
     nodes: int
@@ -26,10 +27,10 @@ class Group:
 
 def group(cluster: Cluster, size: int, stride: int) -> Group:
     """A group of `size` ranks whose numbers are `stride` apart; of several groups that lie differently the one on the
-    most nodes, because everyone waits for it."""
-    a_node = max(1, min(size, cluster.gpus_per_node // stride))
+    most nodes, because everyone waits for it. In a mixed cluster every node counts as the smallest."""
+    a_node = max(1, min(size, cluster.joined // stride))
     nodes = -(-size // a_node)
-    straddles = nodes == 1 < size and cluster.nodes > 1 and cluster.gpus_per_node % (size * stride) != 0
+    straddles = nodes == 1 < size and not cluster.one_domain and cluster.alignment % (size * stride) != 0
     return Group(size, 2 if straddles else nodes)
 
 
@@ -74,9 +75,10 @@ def expert_gradient_group(cluster: Cluster, degrees: Degrees) -> Group:
 def hop_nodes(cluster: Cluster, degrees: Degrees) -> int:
     """2 when neighbours of a pipeline lie on different nodes (the slowest hop decides), else 1."""
     stride = degrees.dp * degrees.tp * degrees.cp
-    last = cluster.gpus // stride
+    stages = cluster.gpus // stride
+    if cluster.parts:
+        return 2 if stages > 1 else 1
     crosses = any(
-        rank * stride // cluster.gpus_per_node != (rank + 1) * stride // cluster.gpus_per_node
-        for rank in range(last - 1)
+        rank * stride // cluster.joined != (rank + 1) * stride // cluster.joined for rank in range(stages - 1)
     )
     return 2 if crosses else 1
