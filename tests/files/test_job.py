@@ -172,7 +172,7 @@ def test_override_cannot_smuggle_a_second_key() -> None:
 def test_tables_hold_what_the_values_hold() -> None:
     """Every field of the values can be written in a job, with the same default."""
     plain = set(keys_of(ModelTable)) - {"config", "name", "params", "label"}
-    assert plain == set(Architecture.__slots__) - {"name", "config_path"}
+    assert plain == set(Architecture.__slots__) - {"name", "config_path", "note"}
     tables = parse_job(GOOD).tables
     assert set(keys_of(type(tables.layout))) == set(Wanted.__slots__) - {"micro_batch", "micro_batches"}
     for table, value in ((tables.training, Training()), (tables.tune, Tuning()), (tables.profile, Profiling())):

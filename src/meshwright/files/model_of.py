@@ -6,7 +6,7 @@ from meshwright.files.complaints import naming_field
 from meshwright.files.job import Job
 from meshwright.files.tables import ModelTable
 from meshwright.model.architecture import Architecture, LatentAttention
-from meshwright.model.sanity import complaints_about
+from meshwright.model.sanity import complaints_about, complaints_about_company
 
 
 def model_of(job: Job) -> Architecture:
@@ -39,7 +39,8 @@ def _spelled(field: str) -> str:
 
 
 def _contradictions(table: ModelTable) -> list[Complaint]:
-    found = list(complaints_about(table.model_dump(exclude_none=True), _spelled))
+    given = table.model_dump(exclude_none=True)
+    found = [*complaints_about(given, _spelled), *complaints_about_company(given, _spelled)]
     if table.positions == "learned" and not table.max_positions:
         found.append(Complaint("model.max_positions", "", "is required with learned positions"))
     return found
@@ -58,11 +59,11 @@ def plain(table: ModelTable) -> Architecture:
     given = table.model_dump(exclude_none=True, exclude={"config", "name", "params", "label", "family"})
     hidden, heads = given["hidden"], given["heads"]
     gated = given.get("gated", Architecture.__dataclass_fields__["gated"].default)
+    latent = None if table.latent is None else LatentAttention(**table.latent.model_dump())
     defaults = {
-        "kv_heads": heads, "head_dim": hidden // heads, "ffn_hidden": default_ffn_hidden(hidden, gated),
+        "kv_heads": heads, "head_dim": latent.nope_dim + latent.rope_dim if latent else hidden // heads,
+        "ffn_hidden": default_ffn_hidden(hidden, gated),
     }  # fmt: skip
-    values = {**defaults, **given}
+    values = {**defaults, **given, "latent": latent}
     values |= {key: tuple(values[key]) for key in ("dense_layers", "global_layers") if key in values}
-    if table.latent is not None:
-        values["latent"] = LatentAttention(**table.latent.model_dump())
     return Architecture(name=table.label or "plain", family=table.family or "plain", **values)

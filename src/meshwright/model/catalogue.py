@@ -1,4 +1,4 @@
-"""Shapes of public models by name, from shapes.toml, each with its source."""
+"""Shapes of public models by name, from shapes_*.toml, each with its source."""
 
 import re
 import tomllib
@@ -9,8 +9,10 @@ from typing import Any
 
 from meshwright.basics.errors import bad_input
 from meshwright.basics.names import nearest
-from meshwright.model.architecture import Architecture
+from meshwright.model.architecture import Architecture, LatentAttention
 
+_FOLDER = Path(__file__).parent
+_FILES = ("gpt", "llama", "qwen", "others")
 _SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn_hidden", "vocab")
 _ABOUT = ("like", "sizes", "aliases", "parameters", "parameters_b", "source")
 
@@ -54,6 +56,9 @@ def model_names() -> tuple[str, ...]:
 def _row(name: str, data: dict[str, Any]) -> PublicModel:
     about = data["models"][name]
     habits = data["families"][about["like"]] | {key: value for key, value in about.items() if key not in _ABOUT}
+    habits |= {key: tuple(value) for key, value in habits.items() if isinstance(value, list)}
+    if "latent" in habits:
+        habits["latent"] = LatentAttention(**habits["latent"])
     sizes = dict(zip(_SIZES, about["sizes"], strict=True))
     return PublicModel(
         architecture=Architecture(name=name, family=about["like"], **sizes, **habits),
@@ -69,4 +74,5 @@ def _plain(name: str) -> str:
 
 @lru_cache(maxsize=1)
 def _data() -> dict[str, Any]:
-    return tomllib.loads(Path(__file__).with_name("shapes.toml").read_text(encoding="utf-8"))
+    tables = [tomllib.loads((_FOLDER / f"shapes_{file}.toml").read_text(encoding="utf-8")) for file in _FILES]
+    return {key: {name: row for table in tables for name, row in table[key].items()} for key in ("families", "models")}
