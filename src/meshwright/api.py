@@ -32,9 +32,12 @@ def check(file: PathLike, *, overrides: Sequence[str] = ()) -> dict[str, Any]:
     return _object(answers.check(file, overrides))
 
 
-def memory(plan: PathLike, *, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Every byte by stage and kind, in GiB."""
-    return _object(answers.memory(plan, overrides))
+def memory(
+    plan: PathLike, *, oom: str | None = None, fit: bool = False, overrides: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Every byte by stage and kind, in GiB, and what would make it fit; `oom`: a failed request to explain, a size or
+    a whole error line; `fit`: the largest micro-batch, sequence and model that fit as well."""
+    return _object(answers.memory(plan, overrides, oom=oom, fit=fit))
 
 
 def plan(job: PathLike, *, top: int = 5, output: Path | None = None, overrides: Sequence[str] = ()) -> dict[str, Any]:

@@ -56,11 +56,14 @@ def test_memory_parts_sum_to_the_total(meshwright: Run) -> None:
 
 def test_memory_advice_is_computed(meshwright: Run) -> None:
     now = meshwright("memory", "fixed.toml", "--set", "batch.seq_len=4096", "--json").json()
-    (advice,) = (line for line in now["advice"] if line.startswith("batch.micro_batch = 1: "))
+    (advice,) = (one for one in now["advice"] if one["change"] == {"batch.micro_batch": 1})
     overrides = ("--set", "batch.seq_len=4096", "--set", "batch.micro_batch=1")
     then = meshwright("memory", "fixed.toml", *overrides, "--json").json()
     gib = [max(stage["total_gib"] for stage in answer["stages"]) for answer in (then, now)]
-    assert f": {gib[0]:.2f} GiB instead of {gib[1]:.2f} GiB" in advice
+    assert [advice["after_gib"], advice["before_gib"]] == pytest.approx(gib)
+    step = [meshwright("predict", "fixed.toml", *sets, "--json").json() for sets in (overrides, overrides[:2])]
+    longer = step[0]["step_time_s"] / step[1]["step_time_s"] - 1
+    assert advice["step_time_change"] == pytest.approx(longer)
 
 
 def test_human_output_fits_80_columns_without_colour_codes(meshwright: Run) -> None:

@@ -156,37 +156,11 @@ def test_tuning_shows_predicted_beside_measured() -> None:
     assert text.rstrip().endswith("runs/t/report.html")
 
 
-def test_memory_columns_fit_eight_kinds() -> None:
-    kinds = ("weights", "gradients", "optimizer", "activations", "logits", "communication", "reserve")
-    stages = [
-        out.MemoryStagePart(
-            pipeline_rank=rank,
-            stages=[rank, 7 - rank],
-            parts_gib=dict.fromkeys(kinds, 1.25),
-            total_gib=8.75,
-            total_gb=9.4,
-            range_gib=(8.0, 9.5),
-            limit_gib=8.0,
-            p_oom=0.97,
-            verdict="does not fit",
-            in_flight=8,
-            units_gib={"attn": 0.75, "ffn": 0.5},
-            moments_gib={"backward": 8.75, "step": 6.0},
-        )
-        for rank in range(4)
-    ]
-    answer = out.MemoryOutput(
-        mode="predicted", stages=stages, worst_stage=2, limit_gib=8.0, fits=False, p_oom=None, recipe={}, advice=[]
-    )
-    text = shown(terminal.memory_view(answer))
-    assert "fullest: rank 2, 8.75 GiB of 8.00 GiB: does not fit" in text
-    assert "0, 7" in text
-    assert "…" not in text
-
-
 @pytest.mark.parametrize("width", [80, 120])
 def test_texts_of_users_are_never_read_as_markup(width: int) -> None:
-    problem = out.ProblemPart(rule="x", fields=["layout.dp"], message="[red]stages[/red] [layout]", legal=["[a]"])
+    problem = out.ProblemPart(
+        rule="x", fields=["layout.dp"], origins=["user"], message="[red]stages[/red] [layout]", legal=["[a]"]
+    )
     batch = out.BatchPart.model_validate(
         {"global": 8, "seq_len": 1, "micro_batch": None, "micro_batches": None, "dp": None, "equation": "global 8"}
     )

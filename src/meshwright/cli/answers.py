@@ -11,7 +11,6 @@ from meshwright.files import outputs_run as ran
 from meshwright.files.convert import (
     check_output,
     diagnose_output,
-    memory_output,
     nearby_part,
     plan_entry,
     plan_figures,
@@ -19,6 +18,8 @@ from meshwright.files.convert import (
     prediction_of,
     train_output,
 )
+from meshwright.files.convert_memory import memory_output
+from meshwright.files.outputs_memory import MemoryOutput
 from meshwright.files.plan import Plan
 from meshwright.files.plan_toml import read_plan, write_plan
 from meshwright.files.resolve import read_setup
@@ -49,11 +50,12 @@ def _target(path: Path, inputs: Sequence[PathLike]) -> Path:
 
 def check(file: PathLike, overrides: Sequence[str] = ()) -> out.CheckOutput:
     """Judge a job or plan by all rules, and predict what could be chosen instead."""
+    from meshwright.cli.confirm import confirmed
     from meshwright.cli.nearby import nearby
     from meshwright.layout.rules import judge
 
     setup = read_setup(file, overrides)
-    problems = judge(setup.proposal)
+    problems = confirmed(setup, judge(setup.proposal))
     return check_output(setup.proposal, problems, [nearby_part(*found) for found in nearby(setup, problems)])
 
 
@@ -71,12 +73,24 @@ def _predicted(file: PathLike, overrides: Sequence[str]) -> Plan:
     return replace(plan, prediction=predict(plan))
 
 
-def memory(file: PathLike, overrides: Sequence[str] = ()) -> out.MemoryOutput:
-    """The bytes of each pipeline rank, and what other settings would make of them."""
-    from meshwright.cli.advice import memory_advice
+def memory(
+    file: PathLike, overrides: Sequence[str] = (), *, oom: str | None = None, fit: bool = False
+) -> MemoryOutput:  # fmt: skip
+    """The bytes of each pipeline rank, and what would make it fit; `oom` a failed request to explain, `fit` the largest
+    that fits as well."""
+    from meshwright.cli import memory_parts as parts
+    from meshwright.planner.fit import largest
+    from meshwright.planner.oom import explain
+    from meshwright.planner.oom_request import parse_request
+    from meshwright.planner.relief import reliefs
 
+    asked = None if oom is None else parse_request(oom)
     plan = _predicted(file, overrides)
-    return memory_output(plan, memory_advice(plan))
+    return memory_output(
+        plan, parts.recipe_part(plan), parts.advice_parts(reliefs(plan)),
+        oom=None if asked is None or oom is None else parts.oom_part(oom, explain(plan, asked)),
+        fit=parts.fit_parts(largest(plan)) if fit else [],
+    )  # fmt: skip
 
 
 def plan(file: PathLike, overrides: Sequence[str] = (), *, top: int = 5, output: Path | None = None) -> out.PlanOutput:

@@ -1,20 +1,40 @@
 """`meshwright memory`."""
 
+from typing import Annotated
+
 import typer
 
 from meshwright.cli.options import Json, PlanFile, Resolved, Sets
 
+Oom = Annotated[
+    str | None,
+    typer.Option(
+        "--oom",
+        metavar="SIZE",
+        help="Explain a failed request: 786.00MiB, '2.38 GiB', or the whole error line of PyTorch.",
+    ),
+]
+Fit = Annotated[bool, typer.Option("--fit", help="Find the largest micro-batch, sequence and model that fit.")]
 
-def memory(plan: PlanFile, overrides: Sets = None, as_json: Json = False, resolved: Resolved = False) -> None:
-    """Every byte by stage and kind, and what would make it less."""
+
+def memory(
+    plan: PlanFile,
+    overrides: Sets = None,
+    oom: Oom = None,
+    fit: Fit = False,
+    as_json: Json = False,
+    resolved: Resolved = False,
+) -> None:
+    """Every byte by stage and kind, how likely it runs out, and what would make it fit."""
     from meshwright.cli import answers
     from meshwright.cli.show import show, show_resolved
 
     if resolved:
         return show_resolved(plan, overrides or (), as_json)
-    from meshwright.reports.terminal import memory_view
+    from meshwright.reports.terminal_memory import memory_view
 
-    answer = answers.memory(plan, overrides or ())
+    answer = answers.memory(plan, overrides or (), oom=oom, fit=fit)
     show(answer, memory_view, as_json)
-    if not answer.fits:
+    no = not answer.fits if answer.oom is None else not answer.oom.matches
+    if no:
         raise typer.Exit(1)

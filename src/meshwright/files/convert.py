@@ -10,8 +10,6 @@ from meshwright.files.outputs import (
     BatchPart,
     CheckOutput,
     LayoutPart,
-    MemoryOutput,
-    MemoryStagePart,
     NearbyPart,
     PlanEntry,
     PlanFigures,
@@ -20,7 +18,7 @@ from meshwright.files.outputs import (
 )
 from meshwright.files.outputs_run import DiagnoseOutput, FindingPart, RankPart, TrainOutput
 from meshwright.files.plan import Plan
-from meshwright.files.prediction import Prediction, StageMemory, Verdict, verdict
+from meshwright.files.prediction import Prediction
 from meshwright.files.run import RunResult
 from meshwright.layout.batch import equation, micro_batches_for
 from meshwright.layout.degrees import Layout, describe
@@ -111,50 +109,6 @@ def plan_entry(plan: Plan, runnable_by: Sequence[str], why: str) -> PlanEntry:
 def predict_output(plan: Plan, runnable_by: Sequence[str], why: str) -> PredictOutput:
     """One entry of `plans` on its own."""
     return PredictOutput.model_validate({**_figures(plan, runnable_by), "why": why})
-
-
-def _limit(found: Prediction, rank: StageMemory) -> int:
-    return found.memory_limit_bytes if rank.limit is None else rank.limit
-
-
-def _gib_pair(sizes: tuple[int, int] | None) -> tuple[float, float] | None:
-    return None if sizes is None else (sizes[0] / GIB, sizes[1] / GIB)
-
-
-def verdict_of(found: Prediction, rank: StageMemory) -> Verdict:
-    """What to say of one pipeline rank's memory."""
-    return verdict(rank, found.memory_limit_bytes)
-
-
-def _worst_p_oom(found: Prediction) -> float | None:
-    """The plan's probability of running out: that of its worst rank, for what is wrong on one is wrong on all."""
-    return max((rank.p_oom for rank in found.memory if rank.p_oom is not None), default=None)
-
-
-def memory_output(plan: Plan, advice: Sequence[str] = ()) -> MemoryOutput:
-    """Every byte of each pipeline rank by kind."""
-    found, training = prediction_of(plan), plan.setup.proposal.training
-    stages = [
-        MemoryStagePart(
-            pipeline_rank=rank.pipeline_rank, stages=list(rank.stages), total_gib=rank.total / GIB,
-            parts_gib={kind: size / GIB for kind, size in rank.parts.items()}, in_flight=rank.in_flight,
-            total_gb=rank.total / 1e9, range_gib=_gib_pair(rank.range),
-            limit_gib=_limit(found, rank) / GIB, p_oom=rank.p_oom, verdict=verdict_of(found, rank),
-            units_gib={kind: size / GIB for kind, size in rank.units.items()},
-            moments_gib={moment: size / GIB for moment, size in rank.moments.items()},
-        )
-        for rank in found.memory
-    ]  # fmt: skip
-    recipe = {
-        "training.precision": training.precision, "training.optimizer": training.optimizer,
-        "training.gradient_dtype": training.gradient_dtype, "layout.zero": str(plan.layout.zero),
-        "layout.recompute": plan.layout.recompute, "batch.micro_batch": str(plan.batch.micro_batch),
-    }  # fmt: skip
-    return MemoryOutput(
-        mode=found.mode, stages=stages, worst_stage=found.worst_memory.pipeline_rank,
-        limit_gib=found.memory_limit_bytes / GIB, fits=found.fits, p_oom=_worst_p_oom(found), recipe=recipe,
-        advice=list(advice),
-    )  # fmt: skip
 
 
 def _finite(value: float) -> float | None:

@@ -8,13 +8,13 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from meshwright.files import outputs, outputs_later, outputs_run
+from meshwright.files import outputs, outputs_later, outputs_memory, outputs_run
 from meshwright.files.complaints import annotation_of, bounds_of, inner_types, shown
 from meshwright.files.tables import JobTables
 
 VERBS: Mapping[str, type[BaseModel]] = {
     "check": outputs.CheckOutput,
-    "memory": outputs.MemoryOutput,
+    "memory": outputs_memory.MemoryOutput,
     "plan": outputs.PlanOutput,
     "predict": outputs.PredictOutput,
     "why": outputs.WhyOutput,

@@ -86,19 +86,6 @@ class MemoryStagePart(Part):
     moments_gib: dict[str, float] = Field(description="the total in backward and in the optimizer step")
 
 
-class MemoryOutput(Output):
-    """memory: every byte by pipeline rank and kind."""
-
-    mode: Mode
-    stages: list[MemoryStagePart]
-    worst_stage: int = Field(description="the pipeline rank that needs most")
-    limit_gib: float
-    fits: bool
-    p_oom: float | None = Field(description="probability of running out of memory; null: not estimated")
-    recipe: dict[str, str] = Field(description="the keys of [training] and [layout] that decide the bytes")
-    advice: list[str]
-
-
 class LayoutPart(Part):
     """Every degree and choice of a layout."""
 

@@ -9,12 +9,12 @@ from meshwright.files.plan import Plan
 from meshwright.layout.batch import micro_batch_choices
 from meshwright.layout.degrees import Layout
 from meshwright.layout.rules import legal
-from meshwright.planner.leveling import cut_by_time, level, totals
+from meshwright.planner.leveling import cut_by_time, level
 
 CHUNK = 1024
 """Tokens whose logits exist at one time once the loss is chunked: small beside any model, large enough for a GEMM."""
 
-_ROOMY = 0.85  # of the memory: a cut by time that needs less is not leveled as well
+_ROOMY = 0.85  # of the memory: a cut that needs no more is level enough
 _LIST = 4  # more stages than that are not spelled out
 
 
@@ -29,7 +29,9 @@ class Change:
     @property
     def label(self) -> str:
         """`layout.recompute = full`; long lists of stages in a word."""
-        shown = {key: value for key, value in self.keys.items() if key not in ("layout.placement", "layout.vpp")}
+        experts = bool(self.plan.setup.proposal.arch.experts)
+        hidden = ("layout.placement", "layout.vpp", *(() if experts else ("layout.etp",)))
+        shown = {key: value for key, value in self.keys.items() if key not in hidden}
         return ", ".join(f"{key} = {_shown(key, value)}" for key, value in shown.items())
 
 
@@ -83,7 +85,7 @@ def _wanted(plan: Plan) -> Iterator[tuple[str, Mapping[str, object]]]:
     if layout.recompute != "full":
         layers = max(len({unit.split(".")[1] for unit in stage if "." in unit}) for stage in layout.stages)
         for first in range(1, layers):
-            yield "recompute", {"layout.recompute": "full", "layout.recompute_layers": first}
+            yield "first layers", {"layout.recompute": "full", "layout.recompute_layers": first}
         yield "recompute", {"layout.recompute": "full"}
     elif layout.recompute_layers is not None:
         yield "recompute", {"layout.recompute_layers": None}
@@ -132,11 +134,15 @@ def _cuts(plan: Plan) -> Iterator[Change]:
     layout = plan.layout
     if layout.pp == 1:
         return
-    leveled = changed(plan, "stages", {"layout.stages": level(plan.setup, layout, plan.batch).stages})
+    leveled = changed(plan, "stages", {"layout.stages": level(plan.setup, layout, plan.batch, _enough(plan)).stages})
     if leveled is not None:
         yield leveled
     if len(layout.placement) > layout.pp:
         yield from _recut(plan, "schedule", replace(layout, schedule="1f1b"), 1)
+
+
+def _enough(plan: Plan) -> float:
+    return _ROOMY * plan.setup.proposal.cluster.memory_bytes
 
 
 def _recut(plan: Plan, family: str, wanted: Layout, chunks: int) -> Iterator[Change]:
@@ -147,8 +153,7 @@ def _recut(plan: Plan, family: str, wanted: Layout, chunks: int) -> Iterator[Cha
         timed = cut_by_time(plan.setup, wanted, batch, chunks)
     except (InputError, ValueError):
         return
-    full = max(totals(plan.setup, timed, batch)) > _ROOMY * plan.setup.proposal.cluster.memory_bytes
-    for layout in dict.fromkeys((timed, level(plan.setup, timed, batch)) if full else (timed,)):
+    for layout in dict.fromkeys((timed, level(plan.setup, timed, batch, _enough(plan)))):
         keys = {f"layout.{n}": getattr(layout, n) for n in names if getattr(layout, n) != getattr(plan.layout, n)}
         found = changed(plan, family, keys)
         if found is not None:

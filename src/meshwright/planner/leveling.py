@@ -38,9 +38,10 @@ def cut_by_time(setup: Setup, layout: Layout, batch: Batch, chunks: int = 1) -> 
     return replace(layout, stages=stages, placement=placement, vpp=chunks)
 
 
-def level(setup: Setup, layout: Layout, batch: Batch) -> Layout:
-    """The layout whose fullest pipeline rank holds the least that moving units between stages finds: the same number
-    of stages on the same ranks. A local search: each round tries to shift one piece along every run of stages."""
+def level(setup: Setup, layout: Layout, batch: Batch, enough: float = 0.0) -> Layout:
+    """The layout whose fullest pipeline rank holds the least that moving units between stages finds, or at most
+    `enough` bytes: the same number of stages on the same ranks. A local search: a round shifts one piece from the
+    fullest rank along a run of stages, to the emptiest rank where that helps."""
     if len(layout.placement) == 1:
         return layout
     pieces = pieces_of([name for stage in layout.stages for name in stage], whole_layers(setup))
@@ -52,7 +53,7 @@ def level(setup: Setup, layout: Layout, batch: Batch) -> Layout:
     def measure(at: Sequence[int]) -> Bytes:
         return totals(setup, replace(layout, stages=_stages(pieces, at)), batch)
 
-    return replace(layout, stages=_stages(pieces, _search(cuts, len(pieces), layout.placement, measure)))
+    return replace(layout, stages=_stages(pieces, _search(cuts, len(pieces), layout.placement, measure, enough)))
 
 
 def _stages(pieces: Pieces, cuts: Sequence[int]) -> Stages:
@@ -62,10 +63,16 @@ def _stages(pieces: Pieces, cuts: Sequence[int]) -> Stages:
 
 
 def _search(
-    cuts: list[int], pieces: int, placement: Sequence[int], measure: Callable[[Sequence[int]], Bytes]
+    cuts: list[int],
+    pieces: int,
+    placement: Sequence[int],
+    measure: Callable[[Sequence[int]], Bytes],
+    enough: float,
 ) -> list[int]:
     now = measure(cuts)
     for _ in range(_ROUNDS):
+        if max(now) <= enough:
+            break
         better = next(_better(cuts, pieces, placement, now, measure), None)
         if better is None:
             break

@@ -1,8 +1,9 @@
 """What single change would make a plan fit, and by how much; the best pair where no single one is enough."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
+from math import inf
 
 from meshwright.files.plan import Plan
 from meshwright.files.prediction import StageMemory, Verdict, verdict
@@ -14,7 +15,9 @@ from meshwright.predictor.step import predict
 _ORDER: tuple[Verdict, ...] = ("fits", "tight", "does not fit")
 _WORTH = 0.01  # of the fullest rank: changes that save less are left out
 _PAIRED = 8  # single changes that are tried in pairs
+_UNASKED = 5  # changes that are listed where the plan fits
 _TIMED = 3  # pairs whose step time is predicted
+_UNTIMED = ("offload",)  # families whose cost in step time the predictor does not know
 _DOMINATED = 0.25  # from this share of a rank on, its logits are what to shrink first
 
 
@@ -38,6 +41,7 @@ class Relief:
     after: Held
     runners: tuple[str, ...]
     wanted_runner: bool  # the framework that the job names is among them, or does not run the plan as it stands either
+    before_runs: bool  # some framework runs the plan as it stands
     step_time: float | None = None
 
     @property
@@ -61,9 +65,9 @@ def reliefs(plan: Plan, most: int = 8) -> tuple[Relief, ...]:
     which it is tight, then by bytes. Where none is enough the best pair of changes stands before them."""
     now = held(plan)
     found = [one for one in (_relief(plan, now, change) for change in single_changes(plan)) if _worthwhile(one)]
-    if now.verdict == "fits":  # nothing is asked for: what saves most, at most `most`
+    if now.verdict == "fits":  # nothing is asked for: what saves most
         strongest = sorted(_strongest(found).values(), key=lambda one: one.after.fullest.total)
-        return tuple(_timed(one, plan) for one in strongest[:most])
+        return tuple(_timed(one, plan) for one in strongest[:_UNASKED])
     mildest = list(_mildest(found))
     ordered = sorted(mildest, key=_key)[: most + 2]
     timed = [_timed(one, plan) for one in ordered]
@@ -79,12 +83,14 @@ def _relief(plan: Plan, now: Held, change: Change) -> Relief:
     def runners(of: Plan) -> tuple[str, ...]:
         return runnable_by(of.setup.proposal.arch, of.setup.proposal.training, of.layout)
 
-    after = runners(change.plan)
-    asked = setup.runnable_by == "any" or setup.runnable_by in after or setup.runnable_by not in runners(plan)
-    return Relief(change, now, held(change.plan), after, asked)
+    before, after = runners(plan), runners(change.plan)
+    asked = setup.runnable_by == "any" or setup.runnable_by in after or setup.runnable_by not in before
+    return Relief(change, now, held(change.plan), after, asked, bool(before))
 
 
 def _worthwhile(one: Relief) -> bool:
+    if not one.runners and one.before_runs:
+        return False  # nobody could run it
     better = _ORDER.index(one.after.verdict) < _ORDER.index(one.before.verdict)
     return one.saved > 0 and (better or one.saved >= _WORTH * one.before.fullest.total)
 
@@ -114,14 +120,16 @@ def _mildest(found: Sequence[Relief]) -> Iterable[Relief]:
 def _key(one: Relief) -> tuple[float, ...]:
     """Smaller is better."""
     reached = _ORDER.index(one.after.verdict)
-    cost = 0.0 if one.step_time is None or reached == 2 else round(one.step_time, 3)
-    return (reached, not one.wanted_runner, cost, one.after.fullest.total)
+    cost = inf if one.step_time is None else round(one.step_time, 3)
+    return (reached, not one.wanted_runner, 0.0 if reached == 2 else cost, one.after.fullest.total)
 
 
 def _timed(one: Relief, plan: Plan) -> Relief:
     before = plan.prediction.step_time_s if plan.prediction is not None else predict(plan).step_time_s
+    if any(family in one.change.family for family in _UNTIMED):
+        return one
     step = predict(one.change.plan).step_time_s / before - 1
-    return Relief(one.change, one.before, one.after, one.runners, one.wanted_runner, step)
+    return replace(one, step_time=step)
 
 
 def _loss_before_stages(now: Held, ordered: list[Relief]) -> list[Relief]:

@@ -24,7 +24,6 @@ View = Sequence[RenderableType]
 
 _LEFT_OUT = 6  # families that are listed
 _ORIGINS = {"file": "from the model's config.json", "detected": "detected on this machine"}
-_SHORT = {"gradients": "grads", "optimizer": "optim", "activations": "acts", "communication": "comm"}
 
 
 def _problems(title: str, style: str, problems: Sequence[out.ProblemPart]) -> list[RenderableType]:
@@ -69,32 +68,6 @@ def _nearby(found: Sequence[out.NearbyPart]) -> View:
         words = f"{abs(gain):.0%} {'less' if gain > 0 else 'more'} time a step than the fastest of the others"
         rows.append(Text(f"plain data parallelism: {words} (predicted)"))
     return rows
-
-
-def memory_view(answer: out.MemoryOutput) -> View:
-    """A row a pipeline rank, a column a kind."""
-    kinds = list(dict.fromkeys(kind for stage in answer.stages for kind in stage.parts_gib))
-    shown = [kind for kind in kinds if any(stage.parts_gib.get(kind, 0) >= 0.005 for stage in answer.stages)]
-    several = any(len(stage.stages) > 1 for stage in answer.stages)
-    names = [_SHORT.get(kind, kind.replace("_", " ")) for kind in shown]
-    grid = table(["rank", *(["stages"] if several else []), *names, "total", "live"], left=("stages",))
-    for stage in answer.stages:
-        grid.add_row(
-            str(stage.pipeline_rank), *([", ".join(map(str, stage.stages))] if several else []),
-            *[f"{stage.parts_gib.get(kind, 0):.2f}" for kind in shown], f"{stage.total_gib:.2f}",
-            str(stage.in_flight),
-        )  # fmt: skip
-    fullest = answer.stages[[stage.pipeline_rank for stage in answer.stages].index(answer.worst_stage)]
-    fits = "fits" if answer.fits else "does not fit"
-    return [
-        heading(f"GiB by pipeline rank ({answer.mode})"),
-        grid,
-        Text("live: micro-batches whose activations are held at the peak"),
-        Text(f"fullest: rank {answer.worst_stage}, {fullest.total_gib:.2f} GiB of {answer.limit_gib:.2f} GiB: {fits}"),
-        Text(", ".join(f"{key} = {value}" for key, value in answer.recipe.items())),
-        *([heading("what would take less")] if answer.advice else []),
-        *bullets(answer.advice),
-    ]
 
 
 def plan_view(answer: out.PlanOutput) -> View:
