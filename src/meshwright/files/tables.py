@@ -146,9 +146,6 @@ class GroupTable(Table):
     bandwidth_gb: Size | None = Field(default=None, description="memory bandwidth in GB/s, likewise")
 
 
-Groups = Annotated[list[GroupTable], Field(min_length=1, max_length=64)]
-
-
 class ClusterTable(Table):
     """[cluster]: the devices and how they are wired."""
 
@@ -174,9 +171,10 @@ class ClusterTable(Table):
         default=None, description="of the fabric above the nodes; left out: 1"
     )
     rails: bool | None = Field(default=None, description="adapter i of every node hangs on switch i; left out: true")
-    groups: Groups | None = Field(
-        default=None, description="mixed clusters: one entry a kind, in the order of the ranks"
-    )
+    groups: list[GroupTable] | None = Field(
+        default=None, min_length=1, max_length=64,
+        description="mixed clusters: one entry a kind, in the order of the ranks",
+    )  # fmt: skip
 
 
 class BatchTable(Table):
