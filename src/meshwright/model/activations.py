@@ -14,12 +14,13 @@ A tensor group divides what lies between a column and a row matrix; sequence par
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 from meshwright.model.architecture import Architecture
-from meshwright.model.shapes import tensors_of
 from meshwright.model.training import Training
-from meshwright.model.units import Unit
+from meshwright.model.units import Unit, UnitKind
+from meshwright.model.variants import Variant, variant_of
 
 Recompute = Literal["none", "selective", "full"]
 
@@ -52,105 +53,153 @@ def unit_activation_bytes(
     sp: bool = False,
     etp: int | None = None,
     eager_norms: bool = False,
+    ep: int = 1,
 ) -> int:
     """Bytes one tensor rank saves for backward of one unit and one micro-batch (for context parallelism pass the
     local `seq_len`). Logits and loss are apart: `loss_bytes`. With "full", a stage that begins in the middle of a
-    layer holds its received input too (`boundary_bytes`), which is not counted here. Balanced experts assumed.
+    layer holds its received input too (`boundary_bytes`), which is not counted here. With experts on `ep` ranks it is
+    the rank that gets most tokens: `expert_imbalance` times the mean, or all of them.
     `eager_norms`: RMS norms written out in PyTorch operators, as in `transformers`, keep 4 bytes a value more."""
-    shards = tp if sp else 1
-    per_token = _PER_TOKEN[unit.kind](arch, training, recompute, tp, shards, tp if etp is None else etp)
+    crowd = min(training.expert_imbalance, ep)
+    of = _Of(arch, variant_of(arch, unit), training, recompute, tp, tp if sp else 1, tp if etp is None else etp, crowd)
+    per_token = _PER_TOKEN[unit.kind](of)
     if eager_norms and arch.norm == "rms" and (recompute == "none" or unit.kind == "head"):
-        per_token += _eager_norms(arch, unit, tp, shards)
+        per_token += _eager_norms(of)
     return round(per_token * micro_batch * seq_len)
 
 
-def _eager_norms(arch: Architecture, unit: Unit, tp: int, sp: int) -> float:
+@dataclass(frozen=True, slots=True)
+class _Of:
+    """What is counted: `spread` ranks share what lies outside the matrices, `etp` ranks cut one expert, and the rank
+    holds `crowd` times the mean share of dispatched tokens."""
+
+    arch: Architecture
+    variant: Variant
+    training: Training
+    recompute: Recompute
+    tp: int
+    spread: int
+    etp: int
+    crowd: float
+
+    @property
+    def value(self) -> int:
+        """Bytes of one activation."""
+        return value_bytes(self.training)
+
+    @property
+    def stored(self) -> float:
+        """Bytes of one saved matrix input."""
+        return matmul_input_bytes(self.training)
+
+    @property
+    def unit_input(self) -> float:
+        """The hidden states of one token."""
+        return self.value * self.arch.hidden / self.spread
+
+    @property
+    def key_heads(self) -> float:
+        """Key-value heads on one rank: at least one."""
+        return max(self.arch.kv_heads / self.tp, 1)
+
+
+def _eager_norms(of: _Of) -> float:
     """In fp32 the normalised value beside input and output; in half precision also the input as an fp32 copy."""
-    wide = sum("norm" in tensor.name and tensor.shape == (arch.hidden,) for tensor in tensors_of(arch, unit))
-    extra = wide * arch.hidden / sp
-    if arch.qk_norm and unit.kind in ("attn", "layer"):
-        extra += (arch.heads / tp + max(arch.kv_heads / tp, 1)) * arch.head_dim
+    arch, kind = of.arch, of.variant.kind
+    halves = {"attn": -(-arch.layer_norms // 2), "ffn": arch.layer_norms // 2, "layer": arch.layer_norms, "head": 1}
+    extra = halves.get(kind, int(arch.embed_norm)) * arch.hidden / of.spread
+    if kind in ("attn", "layer"):
+        if arch.latent is not None:
+            extra += ((arch.latent.query_rank or 0) + arch.latent.kv_rank) / of.spread
+        elif arch.qk_norm and arch.qk_norm_weight:
+            extra += (arch.heads / of.tp + of.key_heads) * arch.head_dim
     return _FP32 * extra
 
 
-def _embed(arch: Architecture, training: Training, recompute: Recompute, tp: int, sp: int, etp: int) -> float:
+def _embed(of: _Of) -> float:
     indices = 8.0  # int64; the output is the input of the first layer and counted there
-    return indices + (value_bytes(training) * arch.hidden / sp if arch.embed_norm else 0.0)
+    return indices + (of.unit_input if of.arch.embed_norm else 0.0)
 
 
-def _attn(arch: Architecture, training: Training, recompute: Recompute, tp: int, sp: int, etp: int) -> float:
-    unit_input = value_bytes(training) * arch.hidden / sp
-    if recompute == "full":
-        return unit_input
-    return unit_input * _norm_inputs(arch, recompute) + _attention(arch, training, recompute, tp, sp)
+def _attn(of: _Of) -> float:
+    if of.recompute == "full":
+        return of.unit_input
+    return of.unit_input * _norm_inputs(of) + _attention(of)
 
 
-def _ffn(arch: Architecture, training: Training, recompute: Recompute, tp: int, sp: int, etp: int) -> float:
-    if recompute == "full":
+def _ffn(of: _Of) -> float:
+    if of.recompute == "full":
         return 0.0
-    unit_input = value_bytes(training) * arch.hidden / sp
-    return unit_input * _norm_inputs(arch, recompute) + _feed_forward(arch, training, recompute, tp, sp, etp)
+    return of.unit_input * _norm_inputs(of) + _feed_forward(of)
 
 
-def _norm_inputs(arch: Architecture, recompute: Recompute) -> int:
-    """Inputs of full-width norms that a half-layer saves; a norm on the way out (Gemma 2) has one of its own."""
-    return max(1, arch.layer_norms // 2) if recompute == "none" else 1
+def _norm_inputs(of: _Of) -> int:
+    """Inputs of full-width norms that a half-layer saves; a norm on the way out (Gemma 2) has one of its own. Where
+    the only norm is on the way out (OLMo 2) its input takes the place of the norm's output: the same bytes."""
+    return max(1, of.arch.layer_norms // 2) if of.recompute == "none" else 1
 
 
-def _layer(arch: Architecture, training: Training, recompute: Recompute, tp: int, sp: int, etp: int) -> float:
-    unit_input = value_bytes(training) * arch.hidden / sp
-    if recompute == "full":
-        return unit_input
-    saved = _attention(arch, training, recompute, tp, sp) + _feed_forward(arch, training, recompute, tp, sp, etp)
-    if recompute == "none" and arch.layer_norms == 1:  # one norm output feeds both halves and was counted twice
-        saved -= matmul_input_bytes(training) * arch.hidden / sp
-    return unit_input + saved
+def _layer(of: _Of) -> float:
+    if of.recompute == "full":
+        return of.unit_input
+    saved = _attention(of) + _feed_forward(of)
+    if of.recompute == "none" and of.arch.layer_norms == 1:  # one norm output feeds both halves: counted twice
+        saved -= of.stored * of.arch.hidden / of.spread
+    return of.unit_input + saved
 
 
-def _head(arch: Architecture, training: Training, recompute: Recompute, tp: int, sp: int, etp: int) -> float:
-    return (value_bytes(training) + matmul_input_bytes(training)) * arch.hidden / sp
+def _head(of: _Of) -> float:
+    return (of.value + of.stored) * of.arch.hidden / of.spread
 
 
-_PER_TOKEN: dict[str, Callable[[Architecture, Training, Recompute, int, int, int], float]] = {
+_PER_TOKEN: dict[UnitKind, Callable[[_Of], float]] = {
     "embed": _embed, "attn": _attn, "ffn": _ffn, "layer": _layer, "head": _head,
 }  # fmt: skip
 
 
-def _attention(arch: Architecture, training: Training, recompute: Recompute, tp: int, sp: int) -> float:
-    """Bytes a token between the norm and the residual: norm output, q, k, v, attention result, log-sums."""
-    value, stored = value_bytes(training), matmul_input_bytes(training)
-    queries = arch.head_dim * arch.heads / tp
-    keys = arch.head_dim * max(arch.kv_heads / tp, 1)
-    saved = value * (queries + 2 * keys) + value * queries + _FP32 * arch.heads / tp
-    if recompute == "selective":
+def _attention(of: _Of) -> float:
+    """Bytes a token between the norm and the residual: norm output, q, k, v, attention result, log-sums. A window or
+    a sink changes none of them, as long as the attention is fused."""
+    arch, heads = of.arch, of.arch.heads / of.tp
+    saved = of.value * (heads * arch.query_dim + of.key_heads * (arch.query_dim + arch.value_dim))
+    saved += of.value * heads * arch.value_dim + _FP32 * heads
+    if arch.latent is not None:  # the compressed vectors, which the norms behind them read
+        compressed = (arch.latent.query_rank or 0) + arch.latent.kv_rank + arch.latent.rope_dim
+        saved += of.value * compressed / of.spread
+    if of.recompute == "selective":
         return saved
-    if arch.qk_norm:
-        saved += value * (queries + keys)  # q and k before their norms
-    return saved + stored * arch.hidden / sp
+    if arch.latent is not None:  # and the norms' results, from which the matrices restore q, k and v
+        saved += of.stored * ((arch.latent.query_rank or 0) + arch.latent.kv_rank) / of.spread
+    elif arch.qk_norm:
+        saved += of.value * (heads + of.key_heads) * arch.head_dim  # q and k before their norms
+    return saved + of.stored * arch.hidden / of.spread
 
 
-def _feed_forward(arch: Architecture, training: Training, recompute: Recompute, tp: int, sp: int, etp: int) -> float:
+def _feed_forward(of: _Of) -> float:
     """Bytes a token between the norm and the residual: norm output, what lies between the matrices, routing."""
-    dense_width = arch.ffn_hidden if not arch.experts else arch.ffn_hidden * arch.shared_experts
-    saved = _between(arch, training, recompute) * dense_width / tp
-    if arch.experts:
-        value, stored = value_bytes(training), matmul_input_bytes(training)
-        copies = arch.active_experts * etp / tp  # token copies a rank handles: each tensor rank sends its own share
-        saved += copies * _between(arch, training, recompute) * arch.ffn_hidden / etp
-        # the dispatched copies are the experts' matrix inputs; their results are kept to weigh them by the router
-        saved += copies * arch.hidden * (stored + value)
-        saved += 2 * _FP32 * arch.experts / sp  # router logits and probabilities
-    norm_output = matmul_input_bytes(training) * arch.hidden / sp
-    return saved + (norm_output if recompute == "none" else 0.0)
+    arch, between = of.arch, _between(of)
+    norm_output = of.stored * arch.hidden / of.spread if of.recompute == "none" else 0.0
+    if not of.variant.experts:
+        return between * arch.dense_width / of.tp + norm_output
+    saved = between * arch.shared_width / of.tp
+    # token copies a rank handles: each tensor rank sends its own share
+    copies = arch.active_experts * of.etp / of.tp * of.crowd
+    saved += copies * between * arch.ffn_hidden / of.etp
+    # the dispatched copies are the experts' matrix inputs; their results are kept to weigh them by the router
+    saved += copies * arch.hidden * (of.stored + of.value)
+    saved += 2 * _FP32 * arch.experts / of.spread  # router logits and probabilities
+    if arch.shared_gate:  # the shared experts' result is kept to weigh it, and so is the weight
+        saved += (of.value * arch.hidden + of.value) / of.spread
+    return saved + norm_output
 
 
-def _between(arch: Architecture, training: Training, recompute: Recompute) -> float:
+def _between(of: _Of) -> float:
     """Bytes for each column of the feed-forward width: values before the activation, after it, and their product."""
-    before = value_bytes(training) * (2 if arch.gated else 1)
-    if recompute == "selective":
+    before = of.value * (2 if of.arch.gated else 1)
+    if of.recompute == "selective":
         return before
-    activated_gate = value_bytes(training) if arch.gated else 0
-    return before + activated_gate + matmul_input_bytes(training)
+    activated_gate = of.value if of.arch.gated else 0
+    return before + activated_gate + of.stored
 
 
 def logits_bytes(arch: Architecture, tokens: int, bytes_per_value: int, tp: int = 1) -> int:
