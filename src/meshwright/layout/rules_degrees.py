@@ -71,8 +71,8 @@ def _explain_world(p: Proposal) -> Explanation:
 def _tensor_degrees(p: Proposal, *divided: int) -> tuple[str, ...]:
     """Legal tensor degrees as people need them: those within a node, and whether larger ones exist."""
     legal = predicates.common_divisors(*divided)
-    node = [degree for degree in legal if degree <= p.cluster.gpus_per_node]
-    beyond = [degree for degree in legal if degree > p.cluster.gpus_per_node]
+    node = [degree for degree in legal if degree <= p.cluster.joined]
+    beyond = [degree for degree in legal if degree > p.cluster.joined]
     text = f"{spelled(p, 'layout.tp')} = {', '.join(map(str, node))}"
     return (text + (f" ({', '.join(map(str, beyond))} exceed a node)" if beyond else ""),)
 
@@ -140,7 +140,7 @@ def _explain_ffn(p: Proposal) -> Explanation:
     key, width, axis, degree = next(row for row in _widths(p) if row[1] % row[3])
     below, above = predicates.around(width, degree)
     within = predicates.common_divisors(width, p.arch.heads) if axis == "tp" else predicates.common_divisors(width)
-    node = [str(d) for d in within if d <= p.cluster.gpus_per_node]
+    node = [str(d) for d in within if d <= p.cluster.joined]
     return Explanation(
         f"a feed-forward width of {width} ({key}) cannot be cut into {degree} equal parts: {width} mod {degree} = "
         f"{width % degree}",

@@ -69,14 +69,14 @@ def _explain_shards(p: Proposal) -> Explanation:
 
 
 def _inside_holds(p: Proposal) -> bool:
-    w, node, replicas = p.wanted, p.cluster.gpus_per_node, replicas_of(p)
-    if w.shard_group is None or not w.zero or w.tp is None or p.cluster.nodes == 1 or w.shard_group == replicas:
+    w, node, replicas = p.wanted, p.cluster.joined, replicas_of(p)
+    if w.shard_group is None or not w.zero or w.tp is None or p.cluster.one_domain or w.shard_group == replicas:
         return True
     return node % (w.shard_group * w.tp) == 0
 
 
 def _explain_inside(p: Proposal) -> Explanation:
-    w, node = p.wanted, p.cluster.gpus_per_node
+    w, node = p.wanted, p.cluster.joined
     size, tp = w.shard_group or 1, w.tp or 1
     room = max(1, node // tp)
     inside = [d for d in predicates.common_divisors(replicas_of(p) or room) if room % d == 0]

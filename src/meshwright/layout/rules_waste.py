@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from meshwright.basics.quantities import gib
 from meshwright.layout.bubble import ideal_idle, micro_batches_for_idle, own_idle
+from meshwright.layout.degrees import RECOMPUTE
 from meshwright.layout.footprint import Shares, comfortable, need, parameters
 from meshwright.layout.given import chunks_of, micro_batches_of, own_placement, possible_dp, settled
 from meshwright.layout.problem import Explanation, Rule, count, spelled
@@ -83,12 +84,12 @@ def _explain_bubble(p: Proposal) -> Explanation:
 
 
 def _node_holds(p: Proposal) -> bool:
-    tp, node = p.wanted.tp, p.cluster.gpus_per_node
-    return tp is None or tp <= 1 or p.cluster.nodes == 1 or node % tp == 0
+    tp, node = p.wanted.tp, p.cluster.joined
+    return tp is None or tp <= 1 or p.cluster.one_domain or node % tp == 0
 
 
 def _explain_node(p: Proposal) -> Explanation:
-    tp, node = p.wanted.tp or 1, p.cluster.gpus_per_node
+    tp, node = p.wanted.tp or 1, p.cluster.joined
     inside = [d for d in range(1, node + 1) if node % d == 0 and p.arch.heads % d == 0 and p.arch.kv_heads % d == 0]
     slow, fast = p.cluster.inter.bytes_per_s.value / 1e9, p.cluster.intra.bytes_per_s.value / 1e9
     return Explanation(
@@ -117,7 +118,8 @@ def _without_tensor(p: Proposal) -> Shares | None:
 def _fitting(p: Proposal, of: Shares) -> Shares | None:
     if p.arch.experts or of.dp < 1 or p.global_batch % of.dp:
         return None
-    tried = (replace(of, zero=zero) for zero in sorted({of.zero, 1}))
+    again = (of.recompute,) if p.wanted.recompute is not None else RECOMPUTE
+    tried = (replace(of, zero=zero, recompute=recompute) for recompute in again for zero in sorted({of.zero, 1}))
     return next((shares for shares in tried if comfortable(p, shares)), None)
 
 

@@ -72,7 +72,7 @@ def _of_the_links(setup: Setup, layout: Layout) -> Mapping[str, Constant]:
     }
     if cluster.device.kind == "gpu":
         used["communicator_buffers"] = constants.COMMUNICATOR_BYTES
-    if cluster.nodes > 1:
+    if not cluster.one_domain:
         used |= {
             "inter_node_rate": cluster.inter.bytes_per_s,
             "inter_node_latency": cluster.inter.latency_s,
