@@ -60,6 +60,13 @@ def micro_batch_choices(global_batch: int, dp: int) -> tuple[int, ...]:
     return divisors(global_batch // dp) if global_batch % dp == 0 else ()
 
 
+def exact_nodes(global_batch: int, micro_batch: int, replicas_a_node: int) -> tuple[int, ...]:
+    """Every number of nodes on which the equation holds for this global batch and micro-batch, ascending; empty when
+    there is none. More nodes mean proportionally fewer micro-batches."""
+    whole, rest = divmod(global_batch, micro_batch * replicas_a_node)
+    return divisors(whole) if whole and not rest else ()
+
+
 def solve(global_batch: int, seq_len: int, dp: int, micro_batch: int) -> Batch | None:
     """The batch with that micro-batch, or None when the equation has no whole solution."""
     count = micro_batches_for(global_batch, micro_batch, dp)

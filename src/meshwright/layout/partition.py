@@ -18,18 +18,20 @@ Floats = NDArray[np.float64]
 _CLOSE = 1e-9  # relative: sums of the same costs in another order count as equal
 
 
-def even_stages(arch: Architecture, n_stages: int) -> Stages:
+def even_stages(arch: Architecture, n_stages: int, first: int | None = None, last: int | None = None) -> Stages:
     """Whole layers spread over `n_stages` stages: counts differ by at most one and earlier stages get more.
 
     `embed` goes with the first layers and `head` with the last: 10 layers on 3 stages are 4, 3, 3. With more stages
-    than layers, units are spread in the same manner instead. Raises InputError when there are more stages than units.
+    than layers, units are spread in the same manner instead. `first` and `last` fix the layers of an end stage (0: the
+    embedding or the head alone); the others share the rest. Raises InputError when there are more stages than units,
+    or when the ends leave the others too many layers or too few.
     """
     names = [unit.name for unit in units_of(arch)]
     _enough(names, n_stages)
-    if n_stages > arch.layers:
+    if n_stages > arch.layers and first is None and last is None:
         return _cut(names, _even_cuts(len(names), n_stages))
     per_layer = (len(names) - 2) // arch.layers
-    cuts = 1 + per_layer * _even_cuts(arch.layers, n_stages)
+    cuts = 1 + per_layer * np.cumsum([0, *_layer_counts(arch.layers, n_stages, first, last)])
     cuts[0], cuts[-1] = 0, len(names)
     return _cut(names, cuts)
 
@@ -128,6 +130,21 @@ def _cut(names: Sequence[str], cuts: NDArray[np.int64]) -> Stages:
 def _even_cuts(items: int, parts: int) -> NDArray[np.int64]:
     each, more = divmod(items, parts)
     return np.cumsum([0, *(each + (part < more) for part in range(parts))])
+
+
+def _layer_counts(layers: int, stages: int, first: int | None, last: int | None) -> list[int]:
+    """Layers of each stage, the ends as given."""
+    ends = [] if first is None else [first]
+    tail = [] if last is None else [last]
+    middle, rest = stages - len(ends) - len(tail), layers - sum(ends) - sum(tail)
+    if middle < 0 or rest < middle or min([*ends, *tail, 0]) < 0 or (middle == 0 and rest):
+        fixed = ", ".join(f"{name} {count}" for name, count in (("first", first), ("last", last)) if count is not None)
+        raise bad_input(
+            f"{stages} stages with {fixed} layers cannot hold {layers} layers, at least one on every other stage",
+            field="layout.stages", legal=f"{middle} layers or more for the {middle} stages between",
+        )  # fmt: skip
+    each, more = divmod(rest, middle) if middle else (0, 0)
+    return [*ends, *(each + (part < more) for part in range(middle)), *tail]
 
 
 def _prefix(values: Sequence[float]) -> Floats:

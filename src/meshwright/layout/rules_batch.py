@@ -1,7 +1,7 @@
 """Errors of the batch equation: global = micro_batch · micro_batches · dp."""
 
 from meshwright.layout import predicates
-from meshwright.layout.batch import divisors, equation, holds, nearest_global
+from meshwright.layout.batch import divisors, equation, exact_nodes, holds, nearest_global
 from meshwright.layout.given import possible_dp
 from meshwright.layout.problem import Explanation, Rule, count, origin_note, spelled
 from meshwright.layout.proposal import Proposal
@@ -50,7 +50,8 @@ def _explain_equation(p: Proposal) -> Explanation:
     if w.micro_batch is not None and w.micro_batches is not None:
         found = dp * w.micro_batch * w.micro_batches
         product = f"{groups} × {count(w.micro_batch, 'sample')} × {count(w.micro_batches, 'micro-batch')}"
-        message = f"{product} = {found}, not {total}"
+        solved = f"{total} = {w.micro_batch} · {w.micro_batches} · d needs d = "
+        message = f"{product} = {found}, not {total} ({solved}{total / (w.micro_batch * w.micro_batches):g})"
         if total % (dp * w.micro_batch) == 0:
             legal.append(f"{count(total // (dp * w.micro_batch), 'micro-batch')} give {total}")
         if total % (dp * w.micro_batches) == 0:
@@ -58,6 +59,8 @@ def _explain_equation(p: Proposal) -> Explanation:
         if total % (w.micro_batch * w.micro_batches) == 0:
             needed = total // (w.micro_batch * w.micro_batches)
             legal.append(f"{spelled(p, 'layout.dp')} = {needed}")
+            if needed > dp and origin_note(p, "cluster.gpus"):
+                legal.append("if more devices were meant to take part: start one process on each, with the launcher")
         if not legal:
             legal += _near_globals(p, dp * w.micro_batch)
         return Explanation(message, (*legal, f"{spelled(p, 'batch.global')} = {found}"))
@@ -66,7 +69,7 @@ def _explain_equation(p: Proposal) -> Explanation:
         f"{equation(total, w.micro_batch, w.micro_batches, dp)} has no whole solution: {total} samples are not a "
         f"multiple of {step}"
     )
-    legal = _near_globals(p, step)
+    legal = [*_near_globals(p, step), *_node_counts(p, dp)]
     if total % dp == 0 and w.micro_batch is not None:
         near = [b for b in divisors(total // dp) if w.micro_batches is None]
         below = max((b for b in near if b < w.micro_batch), default=None)
@@ -74,6 +77,15 @@ def _explain_equation(p: Proposal) -> Explanation:
         choices = " or ".join(str(b) for b in (below, above) if b is not None)
         legal += [f"{spelled(p, 'batch.micro_batch')} = {choices}"] if choices else []
     return Explanation(message, tuple(legal))
+
+
+def _node_counts(p: Proposal, dp: int) -> list[str]:
+    """The numbers of nodes that keep this global batch and micro-batch, where each node holds whole replicas."""
+    each, over = divmod(dp, p.cluster.nodes)
+    if p.cluster.nodes == 1 or over or p.wanted.micro_batch is None or p.wanted.micro_batches is not None:
+        return []
+    nodes = exact_nodes(p.global_batch, p.wanted.micro_batch, each)
+    return [f"{', '.join(map(str, nodes))} nodes keep {spelled(p, 'batch.global')} = {p.global_batch}"] if nodes else []
 
 
 def _near_globals(p: Proposal, step: int) -> list[str]:

@@ -6,6 +6,7 @@ from meshwright.layout.given import chunks_of, settled
 from meshwright.layout.problem import Explanation, Rule, spelled
 from meshwright.layout.proposal import Proposal
 from meshwright.layout.rules_sharding import replicas_of
+from meshwright.model.training import Training
 
 
 def _most_layers(p: Proposal) -> int | None:
@@ -41,14 +42,13 @@ def _first_layers(p: Proposal) -> str | None:
 
 
 def _adapters(p: Proposal) -> str | None:
-    typed = [
-        field for field in ("training.lora_rank", "training.lora_targets")
-        if p.written.get(field, ("", "default"))[1] == "user"
-    ]  # fmt: skip
-    if p.training.task == "lora" or not typed:
+    usual = Training()
+    changed = [key for key in ("lora_rank", "lora_targets") if getattr(p.training, key) != getattr(usual, key)]
+    if p.training.task == "lora" or not changed:
         return None
-    names = " and ".join(spelled(p, field).removeprefix("training.") for field in typed)
-    return f"task = {p.training.task} trains the whole model: {names} say something about task = lora only"
+    return (
+        f"task = {p.training.task} trains the whole model, and {' and '.join(changed)} describe adapters (task = lora)"
+    )
 
 
 def _exchange(p: Proposal) -> str | None:

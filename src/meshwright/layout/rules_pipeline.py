@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from meshwright.layout.bubble import ideal_idle
 from meshwright.layout.given import chunks_of, micro_batches_of, own_placement, unit_names
 from meshwright.layout.partition import even_stages
 from meshwright.layout.problem import Explanation, Rule, spelled
@@ -137,7 +138,9 @@ def _explain_schedule(p: Proposal) -> Explanation:
     below = max((m for m in counts if m < count), default=None)
     above = min((m for m in counts if m > count), default=None)
     near = " or ".join(str(m) for m in (below, above) if m is not None)
-    legal = (f"{spelled(p, 'batch.micro_batches')} = {near}", f"{spelled(p, 'layout.schedule')} = 1f1b")
+    idle = ideal_idle("1f1b", pp, 1, count) or 0.0
+    plain = f"{spelled(p, 'layout.schedule')} = 1f1b (idle {idle:.1%} with {count} on {pp} stages)"
+    legal = (f"{spelled(p, 'batch.micro_batches')} = {near}", plain)
     return Explanation(why.partition(" (legal")[0], legal)
 
 
