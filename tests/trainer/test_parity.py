@@ -69,16 +69,44 @@ FOUR_RANKS = [
 ]
 EIGHT_RANKS = [
     plan("proof", stages=HALVES, dp=2, tp=2, pp=2, micro_batch=2, recompute="full", training={"clip": 0.5}),
+    plan("ZeRO-3 on eight", stages=HALVES, dp=2, tp=2, pp=2, micro_batch=2, zero=3, sp=True, recompute="full"),
     plan("all at once", arch=FULL_HOUSE, stages=HALVES, dp=2, tp=2, pp=2, micro_batch=2, sp=True,
          training={"lr_schedule": "cosine", "steps": 10}),
 ]  # fmt: skip
 
 
+IN_TURNS = {"stages": FOUR, "pp": 2, "vpp": 2, "dp": 2, "micro_batch": 2, "bucket_mib": 0.05}
+SHARED_STATES = [
+    plan(f"ZeRO-{zero}, {name}", zero=zero, **{"arch": TINY, **layout})
+    for zero in (1, 2, 3)
+    for name, layout in {
+        "2 replicas": {"dp": 2},
+        "4 replicas, recompute": {"dp": 4, "micro_batch": 1, "recompute": "full"},
+        "small buckets": {"dp": 2, "bucket_mib": 0.05},
+        "after the backward": {"dp": 2, "bucket_mib": 0.05, "overlap": False},
+        "shared in pairs": {"dp": 4, "micro_batch": 2, "shard_group": 2},
+        "gradients once a step": {"dp": 2, "micro_batch": 2, "gradient_exchange": "step"},
+        "rows that do not divide": {"arch": variant(hidden=60, heads=2, head_dim=30, vocab=251), "dp": 4},
+        "tied": {"arch": TIED, "dp": 2, "micro_batch": 2},
+        "tp": {"arch": FULL_HOUSE, "tp": 2, "dp": 2, "sp": True},
+        "tied over stages": {"arch": TIED, "stages": cut(TINY, 4, 6), "pp": 2, "dp": 2, "micro_batch": 2},
+        "gpipe": {"stages": HALVES, "pp": 2, "dp": 2, "micro_batch": 2, "schedule": "gpipe"},
+        "zb-h1": {"stages": HALVES, "pp": 2, "dp": 2, "micro_batch": 2, "schedule": "zb-h1"},
+        "interleaved": {**IN_TURNS, "placement": ROUND, "schedule": "interleaved"},
+        "looped-bfs": {**IN_TURNS, "placement": ROUND, "schedule": "looped-bfs", "recompute": "full"},
+        "tied in a V": {**IN_TURNS, "arch": TIED, "placement": VEE, "schedule": "zbv"},
+        "1f1b in a V, tied": {**IN_TURNS, "arch": TIED, "placement": VEE},
+        "dualpipev": {**IN_TURNS, "placement": VEE, "schedule": "dualpipev"},
+    }.items()
+]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    ("plans", "steps"), [(ONE_RANK, 5), (TWO_RANKS[:12], 5), (TWO_RANKS[12:], 5), (FOUR_RANKS, 5), (EIGHT_RANKS, 10)],
-    ids=["1 rank", "2 ranks", "2 ranks, more", "4 ranks", "8 ranks"],
+    ("plans", "steps"), [(ONE_RANK, 5), (TWO_RANKS[:12], 5), (TWO_RANKS[12:], 5), (FOUR_RANKS, 5), (EIGHT_RANKS, 10),
+                         (SHARED_STATES, 3)],
+    ids=["1 rank", "2 ranks", "2 ranks, more", "4 ranks", "8 ranks", "shared states"],
 )  # fmt: skip
 def test_layouts_train_as_one_process(plans: list, steps: int) -> None:
     found = parity(plans, steps=steps)

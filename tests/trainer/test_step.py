@@ -48,7 +48,7 @@ def test_clip_equals_torchs() -> None:
 
 def mesh(dp: int = 0, tp: int = 0, ends: int = 1) -> SimpleNamespace:
     return SimpleNamespace(
-        dp=SimpleNamespace(rank=dp), tp=SimpleNamespace(rank=tp), ends=SimpleNamespace(size=ends)
+        copies=SimpleNamespace(rank=dp), tp=SimpleNamespace(rank=tp), ends=SimpleNamespace(size=ends)
     )  # fmt: skip
 
 

@@ -48,15 +48,17 @@ class Abilities:
     whole_logits: bool = False  # not divided over the tensor group, where there is one
     vocab_multiple: bool = False  # pads the vocabulary to a multiple of the user's choice
     any_exchange: bool = False  # gradients in each micro-batch under ZeRO-0 and 1, or once a step under 2 and 3
+    late_exchange: bool = False  # gradients once a step under 2 and 3
     uneven_experts: bool = False  # a number of experts that the ranks do not divide
 
 
 RUNNERS: Mapping[str, Abilities] = {
     "meshwright": Abilities(
         precisions=("fp32", "bf16"), optimizers=("adamw", "sgd"), schedules=SCHEDULES,
-        recompute=("none", "full"), zero=(0,), zero_with_pipeline=(0,), zero_with_tensor=(0,), axes=("tp", "pp", "sp"),
-        gradient_dtypes=("fp32",), half_layers=True, any_placement=True, dense_only=True, decoder=True,
-        families=("plain", "llama", "mistral", "qwen2", "qwen3"), tasks=("pretrain",),
+        recompute=("none", "full"), zero=(0, 1, 2, 3), zero_with_pipeline=(0, 1, 2, 3), zero_with_tensor=(0, 1, 2, 3),
+        axes=("tp", "pp", "sp", "hsdp"), gradient_dtypes=("fp32",), half_layers=True, any_placement=True,
+        late_exchange=True, dense_only=True, decoder=True, tasks=("pretrain",),
+        families=("plain", "llama", "mistral", "qwen2", "qwen3"),
     ),
     "megatron": Abilities(
         precisions=("fp32", "fp16", "bf16", "fp8", "mxfp8"), optimizers=("adamw", "muon", "sgd"),
@@ -150,7 +152,7 @@ def _sharding(can: Abilities, arch: Architecture, training: Training, layout: La
     if layout.offload != "none" and layout.zero < can.offload_zero:
         return f"offloads with ZeRO-{can.offload_zero} and above only"
     other = layout.gradient_exchange is not None and layout.exchange != replace(layout, gradient_exchange=None).exchange
-    if other and not can.any_exchange:
+    if other and not can.any_exchange and not (can.late_exchange and layout.exchange == "step"):
         return f"does not exchange gradients once a {layout.exchange} under ZeRO-{layout.zero}"
     return None
 

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,7 +15,7 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load as load_state
 from torch.distributed.checkpoint.state_dict_saver import save as save_state
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
 
 from meshwright.basics.errors import Complaint, InputError, bad_input
 from meshwright.trainer.checkpoint_files import (
@@ -30,35 +31,55 @@ from meshwright.trainer.checkpoint_files import (
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class SharedRows:
+    """Rows that replicas share out (ZeRO), as `torch.chunk` cuts them. `mesh`: [ranks that share], or [tensor ranks,
+    ranks that share]; `rows`: how many rows this tensor rank's share of each parameter has in all."""
+
+    mesh: DeviceMesh
+    rows: Mapping[str, int]
+
+
 def training_state(
     parameters: Mapping[str, nn.Parameter],
     optimizer: torch.optim.Optimizer,
     split_dim: Callable[[str], int | None] = lambda name: None,
     tensor_mesh: DeviceMesh | None = None,
     same_as: Mapping[str, str] | None = None,
+    shared: SharedRows | None = None,
 ) -> dict[str, Tensor]:
     """This rank's weights and optimizer state under global names; the tensors share their storage with the originals.
 
     `parameters` are local shards by global name; `split_dim` says along which axis a name is split over the ranks of
     `tensor_mesh` (None: every rank holds a copy), which lets another layout cut the whole differently. `same_as` maps
     the second name of a tied matrix to the first, so that the two copies are saved as one and both loaded from it.
+    `shared`: what is given are rows only, perhaps none, of a tensor rank's share. Collective over the tensor ranks.
     Optimizer state that does not exist before the first step is made, without changing a weight.
     """
     names = {name: (same_as or {}).get(name, name) for name in parameters}
     _make_optimizer_state(optimizer)
     split = tensor_mesh is not None and tensor_mesh.size() > 1
-    sizes = _whole_sizes(parameters, split_dim, tensor_mesh) if split else {}
+    rows = shared.rows if shared else {}
+    locals_ = {name: [rows.get(name, len(p)), *p.shape[1:]] for name, p in parameters.items()}
+    sizes = _whole_sizes(locals_, split_dim, tensor_mesh) if split else {}
 
     def whole(name: str, tensor: Tensor) -> Tensor:
-        dim = split_dim(name)
-        if dim is None or tensor_mesh is None or not split or tensor.ndim == 0:
+        dim = split_dim(name) if split else None
+        mesh = shared.mesh if shared else tensor_mesh
+        if mesh is None or tensor.ndim == 0 or (dim is None and shared is None):
             return tensor
-        shape = torch.Size([*tensor.shape[:dim], sizes[name], *tensor.shape[dim + 1 :]])
+        shape = list(locals_[name])
+        if dim is not None:
+            shape[dim] = sizes[name]
+        over_tensor: list[Placement] = [Replicate() if dim is None else Shard(dim)] if split else []
+        placements = [*over_tensor, *([Shard(0)] if shared else [])]
         stride = torch.empty(shape, device="meta").stride()
-        return DTensor.from_local(tensor, tensor_mesh, [Shard(dim)], run_check=False, shape=shape, stride=stride)
+        return DTensor.from_local(tensor, mesh, placements, run_check=False, shape=torch.Size(shape), stride=stride)
 
     state = {}
     for name, parameter in parameters.items():
+        if parameter.numel() == 0:  # other ranks have all the rows
+            continue
         state[f"model.{names[name]}"] = whole(name, parameter.detach())
         for key, value in optimizer.state.get(parameter, {}).items():
             if isinstance(value, Tensor):
@@ -115,11 +136,11 @@ def load_latest(state: Mapping[str, Tensor], checkpoints: Path) -> int | None:
 
 
 def _whole_sizes(
-    parameters: Mapping[str, nn.Parameter], split_dim: Callable[[str], int | None], mesh: DeviceMesh | None
+    shapes: Mapping[str, list[int]], split_dim: Callable[[str], int | None], mesh: DeviceMesh | None
 ) -> dict[str, int]:
     """Length of the split axis of each split parameter over all tensor ranks, whose shares need not be equal."""
     assert mesh is not None
-    mine = {name: p.shape[dim] for name, p in parameters.items() if (dim := split_dim(name)) is not None}
+    mine = {name: shape[dim] for name, shape in shapes.items() if (dim := split_dim(name)) is not None}
     shares: list[dict[str, int]] = [{}] * mesh.size()
     dist.all_gather_object(shares, mine, group=mesh.get_group())
     return {name: sum(share[name] for share in shares) for name in mine}

@@ -13,6 +13,8 @@ from torch.utils._pytree import tree_leaves
 from meshwright.basics.quantities import KIB, bytes_text
 from meshwright.files.run import RankMemory
 
+NONE: Mapping[str, nn.Parameter] = {}
+
 
 class PeakTensors(TorchDispatchMode):
     """The most bytes of tensors alive at once while the mode is active, `held` included from the start.
@@ -58,23 +60,39 @@ class PeakTensors(TorchDispatchMode):
         self.now -= size
 
 
-def held_tensors(parameters: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer) -> tuple[Tensor, ...]:
-    """Weights, gradients and optimizer states of this rank."""
-    states = [value for state in optimizer.state.values() for value in state.values() if isinstance(value, Tensor)]
-    gradients = [parameter.grad for parameter in parameters.values() if parameter.grad is not None]
-    return (*parameters.values(), *gradients, *states)
+def held_tensors(
+    parameters: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer,
+    owned: Mapping[str, nn.Parameter] = NONE,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """Weights, gradients and optimizer states of this rank, which updates `owned` where that is not all it holds."""
+    return (*parameters.values(), *_gradients(parameters, owned), *_states(optimizer))
 
 
 def rank_memory(
-    rank: int, parameters: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer, peak: int | None
-) -> RankMemory:
+    rank: int, parameters: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer, peak: int | None,
+    owned: Mapping[str, nn.Parameter] = NONE,
+) -> RankMemory:  # fmt: skip
     """The tensors of this rank's own shards, counted after a step; `peak_rss` is the whole process's."""
-    states = [value for state in optimizer.state.values() for value in state.values() if isinstance(value, Tensor)]
     return RankMemory(
         rank=rank,
-        weights=sum(p.nbytes for p in parameters.values()),
-        gradients=sum(p.grad.nbytes for p in parameters.values() if p.grad is not None),
-        optimizer=sum(state.nbytes for state in states),
+        weights=_bytes(parameters.values()),
+        gradients=_bytes(_gradients(parameters, owned)),
+        optimizer=_bytes(_states(optimizer)),
         peak_rss=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIB,
         peak_tensors=peak,
     )
+
+
+def _gradients(parameters: Mapping[str, nn.Parameter], owned: Mapping[str, nn.Parameter]) -> list[Tensor]:
+    """Of whole parameters, and of the rows that a rank updates: views of those, or all that is kept."""
+    return [p.grad for p in (*parameters.values(), *owned.values()) if p.grad is not None]
+
+
+def _states(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [value for state in optimizer.state.values() for value in state.values() if isinstance(value, Tensor)]
+
+
+def _bytes(tensors: Iterable[Tensor]) -> int:
+    """Bytes of the storages of tensors, each once whatever views of it there are."""
+    sizes = {x.untyped_storage()._cdata: x.untyped_storage().nbytes() for x in tensors}
+    return sum(sizes.values())

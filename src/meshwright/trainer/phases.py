@@ -58,7 +58,7 @@ def run_phases(
                 # A limit is held to from the first on.
                 second = step == first_step + 1 and not recorded and len(steps) > 2
                 if second or (limit is not None and step <= first_step + 1):
-                    held = held_tensors(engine.parts.parameters, engine.optimizer)
+                    held = held_tensors(engine.parts.parameters, engine.optimizer, engine.parts.owned)
                     with PeakTensors(held, limit) as tracked:
                         outcome = engine.step(step, rows)
                     peak = tracked.peak
@@ -94,11 +94,12 @@ def _leave(engine: Engine, folder: RunFolder, kept: list[Timeline], optimizer_s:
         folder.spans.mkdir(exist_ok=True)
         save(concatenate(kept), folder.spans / f"rank{mesh.rank:05}.npz")
         mean = sum(optimizer_s) / max(1, len(optimizer_s))
-        updated = sum(parameter.numel() for parameter in engine.parts.parameters.values())
+        updated = sum(parameter.numel() for parameter in engine.parts.owned.values())
         ranks = to_first_rank((unit_sums(engine.meter), mean, updated), mesh)
         if ranks is not None:
             write_units(measured_units(engine.plan, ranks, kept[-1].mode), folder.units)
-    held = to_first_rank(rank_memory(mesh.rank, engine.parts.parameters, engine.optimizer, peak), mesh)
+    memory = rank_memory(mesh.rank, engine.parts.parameters, engine.optimizer, peak, engine.parts.owned)
+    held = to_first_rank(memory, mesh)
     if held is not None:
         write_memory(held, folder.memory)
 

@@ -43,13 +43,13 @@ def gradients(parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
 def own_square_sum(tensors: Mapping[str, Tensor], mesh: Mesh, tied: bool) -> Tensor:
     """This rank's contribution to the squared global norm of gradients (or weights), fp64, each counted once.
 
-    Shards count on every tensor rank, copies on tensor rank 0 only, replicas on replica 0 only, and the second copy
-    of a tied matrix not at all.
+    Shards count on every tensor rank, copies on tensor rank 0 only; rows of a ZeRO shard on every rank that has some,
+    replicas of them once; the second copy of a tied matrix not at all.
     """
     counted = [
         tensor
         for name, tensor in tensors.items()
-        if mesh.dp.rank == 0
+        if mesh.copies.rank == 0
         and (split_dim(name) is not None or mesh.tp.rank == 0)
         and not (tied and mesh.ends.size > 1 and name == TIED[1])
     ]
@@ -80,12 +80,12 @@ def learning_rate(training: Training, step: int) -> float:
 
 def make_optimizer(parameters: Mapping[str, nn.Parameter], training: Training) -> torch.optim.Optimizer:
     """AdamW (Loshchilov & Hutter 2019) or SGD; weight decay on matrices only."""
-    matrices = [p for p in parameters.values() if p.ndim > 1]
-    vectors = [p for p in parameters.values() if p.ndim == 1]
+    held = [p for p in parameters.values() if p.numel()]  # a rank may have no rows of a parameter
+    matrices, vectors = [p for p in held if p.ndim > 1], [p for p in held if p.ndim == 1]
     groups = [
-        {"params": held, "weight_decay": decay}
-        for held, decay in ((matrices, training.weight_decay), (vectors, 0.0))
-        if held
+        {"params": members, "weight_decay": decay}
+        for members, decay in ((matrices, training.weight_decay), (vectors, 0.0))
+        if members
     ]
     if training.optimizer == "sgd":
         return torch.optim.SGD(groups, lr=training.lr)

@@ -6,9 +6,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.distributed import P2POp, Work
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllGather, DefaultReduceScatter
-from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining import PipelineStage, schedules
+from torch.distributed.pipelining._utils import _make_tensor_from_meta
 from torch.distributed.pipelining.schedules import _Action, _ComputationType, _PipelineScheduleRuntime
 
 from meshwright.layout.schedules import Order
@@ -79,6 +81,16 @@ def follow(runtime: Any, orders: Sequence[Order], micro_batches: int) -> None:
     runtime._n_microbatches = micro_batches
     runtime._stages_forward_initialized = runtime._stages_backward_initialized = False  # buffers are made a micro-batch
     runtime._prepare_schedule_with_comms(actions)
+
+
+def start(operations: list[P2POp]) -> list[Work]:
+    """Start sends or receives as the schedule runtime does."""
+    return schedules._batch_p2p(operations)
+
+
+def empty_like_meta(meta: Any, device: torch.device) -> torch.Tensor:
+    """A tensor of the shape and type that a stage has agreed on with its neighbour."""
+    return _make_tensor_from_meta(meta, device)
 
 
 @contextmanager

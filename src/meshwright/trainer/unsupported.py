@@ -17,7 +17,16 @@ def unsupported(plan: Plan) -> tuple[Complaint, ...]:
 
     refuse(layout.cp > 1, "layout.cp", layout.cp, "the trainer has no context parallelism", "1")
     refuse(layout.ep > 1, "layout.ep", layout.ep, "the trainer has no expert parallelism", "1")
-    refuse(layout.zero > 0, "layout.zero", layout.zero, "the trainer replicates model states", "0")
+    each_time = layout.exchange == "micro-batch" and layout.zero < 2
+    whole = "whole gradients (ZeRO-0 and 1) travel once a step in the trainer"
+    refuse(each_time and layout.dp > 1, "layout.gradient_exchange", layout.exchange, whole, "step")
+    refuse(layout.offload != "none", "layout.offload", layout.offload, "the trainer keeps all on its device", "none")
+    at_once = "the trainer computes the loss of a micro-batch at once"
+    refuse(layout.loss_chunk is not None, "layout.loss_chunk", layout.loss_chunk, at_once, "leave it out")
+    copies = layout.tp > 1 and not layout.vocab_parallel
+    refuse(copies, "layout.vocab_parallel", False, "the trainer's tensor ranks share out the vocabulary", "true")
+    padded = layout.vocab_multiple > 1 and arch.vocab % (layout.vocab_multiple * layout.tp) > 0
+    refuse(padded, "layout.vocab_multiple", layout.vocab_multiple, "the trainer pads no vocabulary", "1")
     whole = "the trainer recomputes whole units"
     refuse(layout.recompute == "selective", "layout.recompute", "selective", whole, "none, full")
     refuse(training.task != "pretrain", "training.task", training.task, "the trainer pretrains", "pretrain")

@@ -12,17 +12,19 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch.distributed import HashStore, PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
 from meshwright.basics.errors import AnswerIsNo, InputError, RunFailed, bad_input
 from meshwright.files.plan import Plan
 from meshwright.files.plan_toml import read_plan
 from meshwright.files.run import RunFolder
-from meshwright.trainer.checkpoint import load_latest, save, training_state
+from meshwright.trainer.checkpoint import SharedRows, load_latest, save, training_state
 from meshwright.trainer.data import open_tokens
 from meshwright.trainer.engine import Engine
 from meshwright.trainer.models.names import split_dim
 from meshwright.trainer.options import TrainOptions, read_options
+from meshwright.trainer.parallel.mesh import join_groups
 from meshwright.trainer.phases import run_phases
 from meshwright.trainer.step import TIED
 from meshwright.trainer.torch_versions import check_version
@@ -56,12 +58,13 @@ def run_with_checkpoints(engine: Engine, options: TrainOptions, tokens: Path) ->
 
     Collective.
     """
-    folder, parts = RunFolder(options.run), engine.parts
+    folder = RunFolder(options.run)
     if not options.checkpoint_every and not options.resume:
         return run_phases(engine, options, open_tokens(tokens), 0, lambda done: None)
-    tied = {TIED[1]: TIED[0]} if engine.plan.setup.proposal.arch.tied else None
-    state = training_state(parts.parameters, engine.optimizer, split_dim, engine.mesh.device_mesh["tp"], tied)
+    state = state_of(engine)
     first = (load_latest(state, folder.checkpoints) or 0) if options.resume else 0
+    if first:
+        engine.parts.replicas.gather()
 
     def after_step(done: int) -> None:
         every = options.checkpoint_every
@@ -69,6 +72,17 @@ def run_with_checkpoints(engine: Engine, options: TrainOptions, tokens: Path) ->
             save(done, state, folder.checkpoints)
 
     run_phases(engine, options, open_tokens(tokens), first, after_step)
+
+
+def state_of(engine: Engine) -> dict[str, Tensor]:
+    """What a checkpoint of this rank holds; the tensors share their storage with the engine's. Collective."""
+    parts, mesh = engine.parts, engine.mesh
+    tied = {TIED[1]: TIED[0]} if engine.plan.setup.proposal.arch.tied else None
+    shared = None
+    if mesh.shard.size > 1:
+        grid = join_groups(mesh.tp, mesh.shard, ("tp", "shard"), engine.device.type)
+        shared = SharedRows(grid, parts.rows)
+    return training_state(parts.owned, engine.optimizer, split_dim, mesh.device_mesh["tp"], tied, shared)
 
 
 def device_of(plan: Plan, options: TrainOptions, local_rank: int) -> torch.device:

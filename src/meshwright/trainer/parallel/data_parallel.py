@@ -1,101 +1,74 @@
-"""Replicated data parallelism: gradients live in flat buckets and are summed over the replicas once a step.
+"""Data parallelism: replicas that hold everything, or share the states out (ZeRO-1, 2, 3; HSDP), behind one face."""
 
-With `overlap`, a bucket leaves as soon as the step's last backward has finished all its gradients (Li et al. 2020).
-"""
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from torch import nn
 
-import torch.distributed as dist
-from torch import Tensor, nn
-
-from meshwright.basics.quantities import MIB
-from meshwright.timeline.columns import Kind
+from meshwright.layout.degrees import Layout
+from meshwright.layout.schedules import SPLIT_BACKWARD
 from meshwright.trainer.clock import Clock
-from meshwright.trainer.parallel.groups import Group
+from meshwright.trainer.models.decoder import Decoder
+from meshwright.trainer.parallel.fully_sharded import FullySharded
+from meshwright.trainer.parallel.mesh import Mesh, join_groups
+from meshwright.trainer.parallel.replicated import Replicated
+from meshwright.trainer.parallel.sharded import Sharded
+from meshwright.trainer.parallel.units import named_parameters, unit_parameters
+
+Models = Sequence[tuple[int, Decoder]]
 
 
-@dataclass
-class Bucket:
-    """One flat gradient buffer, and the exchange of it that is under way."""
+class Replicas(Protocol):
+    """One rank's part of the states, and their exchange. All gradients are sums over replicas."""
 
-    flat: Tensor
-    parameters: list[nn.Parameter]
-    arrivals: int = 0  # gradients added to it in this step
-    expected: int | None = None  # in a whole step, as the first step counted; None before
-    work: dist.Work | None = None
-    times: list[int] = field(default_factory=list)  # start and end, ns
+    @property
+    def parameters(self) -> Mapping[str, nn.Parameter]:
+        """The weights that this rank holds between steps, by global name."""
+        ...
 
+    @property
+    def owned(self) -> Mapping[str, nn.Parameter]:
+        """What this rank's optimizer updates: whole parameters, or this rank's rows of them; perhaps no rows."""
+        ...
 
-class GradientBuckets:
-    """Flat gradient buffers of about `bucket_mib`; each parameter's `.grad` is a view, so nothing is copied.
+    def start(self) -> None:
+        """A new step: forget gradients."""
+        ...
 
-    Parameters fill the buckets in reverse order, the order in which a backward finishes them.
-    """
-
-    def __init__(
-        self, parameters: Sequence[nn.Parameter], bucket_mib: float, overlap: bool, group: Group, clock: Clock
-    ) -> None:
-        self.group, self.clock = group, clock
-        self.buckets: list[Bucket] = []
-        held: list[nn.Parameter] = []
-        size = 0
-        for parameter in reversed(parameters):
-            if held and size + parameter.nbytes > bucket_mib * MIB:
-                self._close(held)
-                held, size = [], 0
-            held.append(parameter)
-            size += parameter.nbytes
-        self._close(held)
-        if overlap and group.size > 1:
-            for bucket in self.buckets:
-                for parameter in bucket.parameters:
-                    arrived = partial(self._arrived, bucket)
-                    parameter.register_post_accumulate_grad_hook(arrived)  # type: ignore[no-untyped-call]
-
-    def _close(self, parameters: list[nn.Parameter]) -> None:
-        flat = parameters[0].new_zeros(sum(parameter.numel() for parameter in parameters))
-        offset = 0
-        for parameter in parameters:
-            parameter.grad = flat[offset : offset + parameter.numel()].view_as(parameter)
-            offset += parameter.numel()
-        self.buckets.append(Bucket(flat, parameters))
-
-    def zero(self) -> None:
-        """Forget the last step's gradients, keeping the buffers."""
-        for bucket in self.buckets:
-            bucket.flat.zero_()
-            bucket.arrivals = 0
+    def after_backward(self) -> None:
+        """A backward of a micro-batch, or a half of one, is over."""
+        ...
 
     def exchange(self) -> None:
-        """Sum over the replicas every bucket that is not under way yet, and wait for all."""
-        if self.group.size == 1:
-            return
-        for bucket in self.buckets:
-            bucket.expected = bucket.arrivals or None
-            if bucket.work is None:
-                self._send(bucket)
-        for bucket in self.buckets:
-            assert bucket.work is not None
-            bucket.work.wait()
-            bucket.work = None
-            self.clock.recorder.add(
-                bucket.times[0], bucket.times[-1] if len(bucket.times) > 1 else time.monotonic_ns(),
-                Kind.COMMUNICATION, "dp all-reduce", group=self.group.ranks, size=bucket.flat.nbytes, collective=True,
-            )  # fmt: skip
+        """Complete the gradients of `owned`."""
+        ...
 
-    def _arrived(self, bucket: Bucket, _: Tensor) -> None:
-        """A gradient was added; the last one of the step sends the bucket on its way."""
-        bucket.arrivals += 1
-        if bucket.arrivals == bucket.expected:
-            self._send(bucket)
+    def gather(self) -> None:
+        """After the update: bring the weights up to date."""
+        ...
 
-    def _send(self, bucket: Bucket) -> None:
-        bucket.times = [time.monotonic_ns()]
-        bucket.work = dist.all_reduce(bucket.flat, group=self.group.handle, async_op=True)
-        assert bucket.work is not None
-        if bucket.flat.device.type == "cpu":  # on GPUs the future is done when the kernel is queued
-            times = bucket.times
-            bucket.work.get_future().add_done_callback(lambda _: times.append(time.monotonic_ns()))
+
+def share_states(models: Models, layout: Layout, mesh: Mesh, clock: Clock) -> Replicas:
+    """Divide the states of this rank's models over its replicas as the layout says."""
+    halved = layout.pp > 1 and layout.schedule in SPLIT_BACKWARD
+    if mesh.shard.size > 1 and layout.zero == 3:
+        units = {unit: held for _, model in models for unit, held in unit_parameters(model).items()}
+        grid = join_groups(mesh.copies, mesh.shard, ("copies", "shard"), mesh.device_mesh.device_type)
+        return FullySharded(units, grid, mesh.shard, halved, layout.exchange == "step", clock)
+    sections = _sections(models)
+    # Weight gradients of a halved backward arrive unannounced, so that no bucket knows when it is full.
+    overlap = layout.overlap and not halved
+    if mesh.shard.size > 1:
+        exchange = layout.exchange if layout.zero == 2 else "step"
+        return Sharded(sections, layout.bucket_mib, overlap, exchange, mesh.shard, mesh.copies, clock)
+    return Replicated(sections, layout.bucket_mib, overlap, mesh.copies, clock)
+
+
+def _sections(models: Models) -> list[dict[str, nn.Parameter]]:
+    """The parameters of each stage, and those that two stages share."""
+    held = [named_parameters([model]) for _, model in models]
+    found = named_parameters([model for _, model in models])
+    places = {name: [i for i, own in enumerate(held) if any(p is q for q in own.values())] for name, p in found.items()}
+    sections = [{name: found[name] for name in found if places[name] == [index]} for index in range(len(models))]
+    sections.append({name: found[name] for name in found if len(places[name]) > 1})
+    return [section for section in sections if section]

@@ -1,5 +1,6 @@
 """The recipe: what a rank builds from a plan, in the order in which the techniques apply."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -7,17 +8,18 @@ from torch import nn
 
 from meshwright.files.plan import Plan
 from meshwright.layout.recomputed import recomputed_units
-from meshwright.layout.schedules import SPLIT_BACKWARD
 from meshwright.model.units import units_of
 from meshwright.trainer.clock import Clock, UnitMeter
 from meshwright.trainer.models.decoder import Decoder, build
 from meshwright.trainer.models.families import numerics
 from meshwright.trainer.models.initial import initialize
-from meshwright.trainer.parallel.data_parallel import GradientBuckets
+from meshwright.trainer.parallel.data_parallel import Replicas, share_states
+from meshwright.trainer.parallel.fully_sharded import FullySharded
 from meshwright.trainer.parallel.mesh import Mesh
 from meshwright.trainer.parallel.pipeline import Pipe, build_pipe
 from meshwright.trainer.parallel.recompute import unit_runner
 from meshwright.trainer.parallel.tensor_parallel import TensorGroup
+from meshwright.trainer.parallel.units import matrix_sizes, named_parameters
 
 
 @dataclass(frozen=True)
@@ -25,9 +27,19 @@ class Parts:
     """What one rank trains with."""
 
     models: tuple[tuple[int, Decoder], ...]  # (stage, its model), in forward order
-    parameters: dict[str, nn.Parameter]  # by global name, each once
-    buckets: GradientBuckets
+    replicas: Replicas
+    rows: dict[str, int]  # of each whole parameter of this tensor rank, by global name
     pipe: Pipe
+
+    @property
+    def parameters(self) -> Mapping[str, nn.Parameter]:
+        """The weights that this rank holds between steps, by global name, each once."""
+        return self.replicas.parameters
+
+    @property
+    def owned(self) -> Mapping[str, nn.Parameter]:
+        """What this rank's optimizer updates, by global name."""
+        return self.replicas.owned
 
 
 def parallelize(plan: Plan, mesh: Mesh, clock: Clock, meter: UnitMeter, device: torch.device) -> Parts:
@@ -41,20 +53,21 @@ def parallelize(plan: Plan, mesh: Mesh, clock: Clock, meter: UnitMeter, device: 
     tensor = TensorGroup(mesh.tp, clock, layout.sp and layout.tp > 1)
     held = _stages_of_rank(plan, mesh.pp.rank)
     models = tuple((stage, build(setup.arch, rules, tensor, units)) for stage, units in held)
-    again = recomputed_units(layout)
     for _, model in models:
         initialize(model, device, setup.training.seed)
         model.dtype = torch.bfloat16 if setup.training.precision == "bf16" else torch.float32
-        # Recompute: units that keep only their input.
-        model.run = unit_runner(meter, again)
     _tie_locally(models)
-    parameters = named_parameters(models)
-    # Data parallel: gradients in buckets.
-    # (Weight gradients of a halved backward arrive unannounced, so that no bucket knows when it is full.)
-    overlap = layout.overlap and (layout.pp == 1 or layout.schedule not in SPLIT_BACKWARD)
-    buckets = GradientBuckets(list(parameters.values()), layout.bucket_mib, overlap, mesh.dp, clock)
+    meter.weights = matrix_sizes([model for _, model in models])
+    rows = {name: len(p) for name, p in named_parameters([model for _, model in models]).items()}
+    # Data parallel: who holds and updates what, and how gradients are exchanged.
+    replicas = share_states(models, layout, mesh, clock)
+    gathered = replicas.modules if isinstance(replicas, FullySharded) else {}
+    # Recompute: units that keep only their input, inside what gathers their parameters.
+    for _, model in models:
+        model.run = unit_runner(meter, recomputed_units(layout), gathered)
     # Pipeline: the stages under their schedule.
-    return Parts(models, parameters, buckets, build_pipe(plan, models, mesh, clock, meter))
+    pipe = build_pipe(plan, models, mesh, clock, meter, replicas.after_backward)
+    return Parts(models, replicas, rows, pipe)
 
 
 def _stages_of_rank(plan: Plan, pipeline_rank: int) -> list[tuple[int, tuple[str, ...]]]:
@@ -70,15 +83,3 @@ def _tie_locally(models: tuple[tuple[int, Decoder], ...]) -> None:
     last = next((model for _, model in models if model.has_head), None)
     if first is not None and last is not None and first.arch.tied:
         last.lm_head.weight = first.model.embed_tokens.weight
-
-
-def named_parameters(models: tuple[tuple[int, Decoder], ...]) -> dict[str, nn.Parameter]:
-    """All parameters of a rank by global name; a tied one appears once, as the embedding."""
-    found: dict[str, nn.Parameter] = {}
-    seen: set[int] = set()
-    for _, model in models:
-        for name, parameter in model.named_parameters():
-            if id(parameter) not in seen:
-                seen.add(id(parameter))
-                found[name] = parameter
-    return found

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.distributed.pipelining import PipelineStage
 
 from meshwright.files.plan import Plan
 from meshwright.layout.schedules import Order, actions
@@ -17,6 +16,7 @@ from meshwright.timeline.columns import Action
 from meshwright.trainer.clock import Clock, UnitMeter
 from meshwright.trainer.models.decoder import Decoder
 from meshwright.trainer.parallel.mesh import Mesh
+from meshwright.trainer.parallel.messages import FrugalStage, proofs
 from meshwright.trainer.torch_versions import follow, pipeline_runtime, root_cause
 
 
@@ -59,7 +59,7 @@ class StageRunner:
         return torch.autocast(device, dtype=torch.bfloat16, enabled=self.bf16)
 
 
-class TimedStage(PipelineStage):
+class TimedStage(FrugalStage):
     """A pipeline stage whose actions are timed; waiting for messages happens outside them."""
 
     def __init__(self, runner: StageRunner, n_stages: int, shapes: tuple[Tensor, Tensor], mesh: Mesh) -> None:
@@ -123,17 +123,21 @@ class ScheduledPipe:
         self._first = any(runner.stage == 0 for runner in runners)
         self._last = any(runner.model.has_head for runner in runners)
         self._bytes = _shapes(plan, runners[0].model, 1)[0].nbytes
-        stages = [
+        self._stages = [
             TimedStage(runner, len(layout.stages), _shapes(plan, runner.model, runner.stage), mesh)
             for runner in runners
         ]
         orders = actions(layout.schedule, layout.placement, plan.batch.micro_batches)
+        for stage in self._stages:
+            stage.proofs = proofs(orders)
         self._runtime = pipeline_runtime(
-            stages, orders, plan.batch.micro_batches, self._receiving, lambda loss, _: loss * self._scale
+            self._stages, orders, plan.batch.micro_batches, self._receiving, lambda loss, _: loss * self._scale
         )
 
     def follow(self, orders: Sequence[Order], micro_batches: int) -> None:
         """Let the next steps do these actions, on so many micro-batches."""
+        for stage in self._stages:
+            stage.proofs = proofs(orders)
         follow(self._runtime, orders, micro_batches)
 
     def _receiving(self, forward: bool, stage: int, micro_batch: int) -> AbstractContextManager[None]:
@@ -149,6 +153,8 @@ class ScheduledPipe:
                 *((tokens,) if self._first else ()), target=labels if self._last else None, losses=losses,
                 return_outputs=False, **({"labels": labels} if self._last else {}),
             )  # fmt: skip
+            for stage in self._stages:
+                stage.settle()
         return torch.stack(losses).detach().sum() if losses else torch.zeros((), device=tokens.device)
 
 
