@@ -9,7 +9,7 @@ from meshwright.basics.errors import InputError
 from meshwright.basics.figures import Constant
 from meshwright.files.plan import Plan
 from meshwright.files.run import MeasuredUnits, UnitTime
-from meshwright.model.architecture import Architecture
+from meshwright.model.architecture import Architecture, LatentAttention
 from meshwright.model.flops import unit_forward_flops
 from meshwright.model.units import Unit, units_of
 from meshwright.predictor.compute import UnitCost, unit_costs
@@ -145,3 +145,44 @@ class TestMeasured:
         measured = measured_at(plan, 0.010, 0.024)
         partly = replace(measured, units={ATTN: measured.units[ATTN]})
         assert costs_of(plan, partly)[FFN] == costs_of(plan)[FFN]
+
+
+def test_each_variant_of_a_unit_has_its_own_cost(make_plan: MakePlan, llama_7b: Architecture) -> None:
+    """Dense layers of a model with experts, and layers with a short window."""
+    mixed = replace(
+        llama_7b, experts=8, active_experts=2, dense_layers=(0, 5), dense_ffn_hidden=2048, sliding_window=128,
+        global_layers=(3, 7),
+    )  # fmt: skip
+    costs = costs_of(make_plan(mixed, 1, 8, 8192, dp=8))
+    assert costs["layers.0.ffn"] == costs["layers.5.ffn"]
+    assert costs["layers.0.ffn"].forward_s < costs["layers.1.ffn"].forward_s / 3
+    assert costs["layers.3.attn"] == costs["layers.7.attn"]
+    assert costs["layers.0.attn"].forward_s < costs["layers.3.attn"].forward_s
+
+
+def test_latent_attention_is_counted_from_its_own_matrices(make_plan: MakePlan, llama_7b: Architecture) -> None:
+    """The widths of DeepSeek-V3: both low-rank pairs, heads of 192 for scores and of 128 for values."""
+    latent = LatentAttention(512, 128, 64, 128, 1536)
+    deep = replace(llama_7b, hidden=7168, heads=128, kv_heads=128, head_dim=192, latent=latent)
+    plan = make_plan(deep, 1, 8, 4096, dp=8)
+    unit = Unit(ATTN, "attn", 3)
+    matrices = 7168 * 1536 + 1536 * 128 * 192 + 7168 * 576 + 512 * 128 * 256 + 128 * 128 * 7168
+    flops = 2 * matrices + 2 * 2048 * 128 * (192 + 128)
+    assert unit_forward_flops(deep, unit, 1, 4096) == flops
+    seconds = costs_of(plan)[ATTN].forward_s
+    assert 0.3 < 4096 * flops / seconds / 312e12 < 1
+    assert seconds < costs_of(make_plan(replace(deep, latent=None), 1, 8, 4096, dp=8))[ATTN].forward_s
+
+
+def test_uneven_experts_cost_what_the_fullest_rank_does(make_plan: MakePlan, llama_7b: Architecture) -> None:
+    sparse = replace(llama_7b, experts=8, active_experts=2)
+
+    def ffn(imbalance: float, ep: int) -> float:
+        plan = make_plan(sparse, 1, 8, 4096, dp=8, ep=ep)
+        setup = plan.setup
+        training = replace(setup.proposal.training, expert_imbalance=imbalance)
+        setup = replace(setup, proposal=replace(setup.proposal, training=training))
+        return costs_of(replace(plan, setup=setup))[FFN].forward_s
+
+    assert ffn(1.5, 1) == ffn(1.0, 1)  # one rank that holds all experts does all the work in either case
+    assert ffn(1.5, 4) / ffn(1.0, 4) == pytest.approx(1.5, rel=0.05)

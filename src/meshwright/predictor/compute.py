@@ -18,8 +18,8 @@ from meshwright.model.architecture import Architecture
 from meshwright.model.flops import attention_flops_per_token, unit_forward_flops
 from meshwright.model.shapes import Tensor, tensors_of
 from meshwright.model.training import Training
-from meshwright.model.units import Unit, UnitKind, units_of
-from meshwright.model.variants import alike
+from meshwright.model.units import Unit, units_of
+from meshwright.model.variants import Variant, alike, variant_of
 from meshwright.predictor import constants
 from meshwright.predictor.kernels import Speed, gemm_s, speed_of
 
@@ -85,8 +85,14 @@ class _Work:
     kernels: float
 
 
-def _products(tensor: Tensor, share: Share, speed: Speed, stored: float) -> tuple[float, float, float]:
-    """Seconds of a matrix in forward, input gradient and weight gradient on one rank."""
+def _crowd(training: Training, share: Share) -> float:
+    """Tokens of the fullest expert rank over the mean: never more than all of them."""
+    return min(training.expert_imbalance, share.ep)
+
+
+def _products(tensor: Tensor, share: Share, speed: Speed, stored: float, crowd: float) -> tuple[float, float, float]:
+    """Seconds of a matrix in forward, input gradient and weight gradient on one rank, that of `crowd` times the mean
+    tokens where it is an expert's."""
     expert = tensor.copies > 1
     cut = share.etp if expert else share.tp
     rows, columns = tensor.shape
@@ -95,8 +101,11 @@ def _products(tensor: Tensor, share: Share, speed: Speed, stored: float) -> tupl
     elif tensor.split == "row":
         columns = -(-columns // cut)
     copies = -(-tensor.copies // share.ep) if expert else 1
-    # Each rank's tokens meet `active · copies` experts; the experts held here serve the tokens of ep ranks.
-    tokens = max(1, round(share.tokens * tensor.active * share.ep * share.etp / share.tp)) if expert else share.tokens
+    tokens = share.tokens
+    if expert:  # each rank's tokens meet `active · copies` experts; the experts held here serve the tokens of ep ranks
+        tokens = max(1, round(crowd * tokens * tensor.active * share.ep * share.etp / share.tp))
+    elif tensor.split is None and share.sp:  # a matrix that every rank has whole works on the rank's own tokens
+        tokens = -(-tokens // share.tp)
     return (
         gemm_s(speed, tokens, rows, columns, stored, copies),
         gemm_s(speed, tokens, columns, rows, stored, copies),
@@ -104,15 +113,19 @@ def _products(tensor: Tensor, share: Share, speed: Speed, stored: float) -> tupl
     )
 
 
-def _element_bytes(arch: Architecture, kind: UnitKind, share: Share, size: int) -> float:
+def _element_bytes(arch: Architecture, variant: Variant, share: Share, size: int, crowd: float) -> float:
     """Bytes a token that the element-wise kernels of a forward read and write on one rank."""
     hidden, spread = float(arch.hidden), share.tp if share.sp else 1
     norm, residual = 2 * hidden / spread, 3 * hidden / spread
-    attention = 2 * arch.head_dim * (arch.heads + arch.kv_heads) / share.tp
-    width = arch.ffn_hidden * (arch.active_experts + arch.shared_experts if arch.experts else 1)
-    activation = (3 if arch.gated else 2) * width / share.tp
-    permuted = 4 * hidden * arch.active_experts / share.tp if arch.experts else 0.0
-    match kind:
+    attention = 2 * arch.query_dim * (arch.heads + arch.kv_heads) / share.tp
+    if arch.latent is not None:  # norms of the compressed vectors
+        attention += 2 * ((arch.latent.query_rank or 0) + arch.latent.kv_rank) / spread
+    activation, permuted = (3 if arch.gated else 2) * arch.dense_width / share.tp, 0.0
+    if variant.experts:
+        width = crowd * arch.ffn_hidden * arch.active_experts + arch.shared_width
+        activation = (3 if arch.gated else 2) * width / share.tp
+        permuted = crowd * 4 * hidden * arch.active_experts / share.tp
+    match variant.kind:
         case "embed":
             return size * 2 * hidden
         case "attn":
@@ -126,14 +139,15 @@ def _element_bytes(arch: Architecture, kind: UnitKind, share: Share, size: int) 
 
 
 def _work(arch: Architecture, training: Training, unit: Unit, share: Share, speed: Speed) -> _Work:
-    size = value_bytes(training)
-    each = [_products(tensor, share, speed, size) for tensor in tensors_of(arch, unit) if tensor.matmul]
+    size, variant = value_bytes(training), variant_of(arch, unit)
+    crowd = _crowd(training, share)
+    each = [_products(tensor, share, speed, size, crowd) for tensor in tensors_of(arch, unit) if tensor.matmul]
     forward, inputs, weights = (sum(column) for column in zip(*each, strict=True)) if each else (0.0, 0.0, 0.0)
     core = attention_flops_per_token(arch, unit, share.seq_len) * share.tokens / share.tp / speed.attention_peak
     core_f, core_b = speed.attention_efficiency
-    elements = _element_bytes(arch, unit.kind, share, size) * share.tokens / speed.bandwidth
+    elements = _element_bytes(arch, variant, share, size, crowd) * share.tokens / speed.bandwidth
     kernels = constants.FORWARD_KERNELS[unit.kind].value
-    if arch.experts and unit.kind in ("ffn", "layer"):
+    if variant.experts:
         kernels += constants.EXPERT_KERNELS.value
     return _Work(
         forward, inputs, weights, core / core_f, core * constants.ATTENTION_BACKWARD_FACTOR.value / core_b, elements,

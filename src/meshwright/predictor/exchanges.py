@@ -9,6 +9,7 @@ from meshwright.model.architecture import Architecture
 from meshwright.model.states import WEIGHT_BYTES, gradient_bytes
 from meshwright.model.training import Training
 from meshwright.model.units import Unit
+from meshwright.model.variants import variant_of
 from meshwright.predictor import groups
 from meshwright.predictor.collectives import allgather_s, allreduce_s, alltoall_s, p2p_s, reducescatter_s
 from meshwright.predictor.compute import Share, UnitCost
@@ -72,7 +73,8 @@ def _context(
     if share.cp == 1 or unit.kind not in ("attn", "layer"):
         return 0.0, 0.0
     where = groups.context_group(cluster, degrees)
-    keys = 2 * share.tokens * max(arch.kv_heads / share.tp, 1.0) * arch.head_dim * value_bytes(training)
+    width = arch.query_dim + arch.value_dim  # latent attention: restored keys and values travel
+    keys = share.tokens * max(arch.kv_heads / share.tp, 1.0) * width * value_bytes(training)
     step = p2p_s(cluster, keys, where.nodes)
     steps = share.cp - 1
     forward = step + max(0.0, (steps - 1) * step - cost.forward_s)
@@ -83,11 +85,13 @@ def _context(
 def _expert(
     arch: Architecture, training: Training, cluster: Cluster, unit: Unit, share: Share, degrees: groups.Degrees
 ) -> tuple[float, float]:
-    """Two all-to-alls a pass: token copies to their experts, results back. Balanced routing assumed."""
-    if share.ep == 1 or not arch.experts or unit.kind not in ("ffn", "layer"):
+    """Two all-to-alls a pass: token copies to their experts, results back. The fullest rank decides: it gets
+    `expert_imbalance` times the mean, all tokens at most."""
+    if share.ep == 1 or not variant_of(arch, unit).experts:
         return 0.0, 0.0
     where = groups.expert_group(cluster, degrees)
     sent = share.tokens * arch.active_experts * arch.hidden * value_bytes(training) / share.tp
+    sent *= min(training.expert_imbalance, share.ep)
     once = 2 * alltoall_s(cluster, sent, where.size, where.nodes)
     return once, once * (2 if share.recompute == "full" else 1)
 
