@@ -160,13 +160,13 @@ class Bench:
         fixed = self.setup.proposal.wanted.stages is not None or self.setup.runnable_by == "deepspeed"
         if fixed or layout.pp == 1 or len(layout.placement) != layout.pp:
             return None
-        backward, memory = found.memory.parts.backward, found.memory
+        memory, size = found.memory, (1, layout.pp)
+        backward = {kind: np.broadcast_to(sizes, size)[0] for kind, sizes in memory.parts.backward.items()}
         room = (memory.limits - memory.parts.context) / self.habits.over
-        states = sum(np.broadcast_to(backward[kind], layout.pp) for kind in _STATES)
-        moving = states + backward["activations"]
-        rest = sum(np.broadcast_to(size, layout.pp) for kind, size in backward.items() if kind not in _MOVING)
-        again = np.broadcast_to(backward["recomputed"], layout.pp)
-        if float(np.sum(moving + rest)) > float(room.sum()):
+        states = sum(backward[kind] for kind in _STATES)
+        rest = sum(sizes for kind, sizes in backward.items() if kind not in _MOVING)
+        again = backward["recomputed"]
+        if float(np.sum(states + backward["activations"] + rest)) > float(room.sum()):
             return None
         parameters = float(found.stages[Figure.DENSE].sum() + found.stages[Figure.EXPERT].sum())
         alive = live(layout.schedule, layout.placement, found.batch.micro_batches).peak(np.ones(layout.pp))

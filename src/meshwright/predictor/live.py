@@ -45,15 +45,6 @@ class Live:
         peaks: NDArray[np.float64] = np.maximum.reduceat(self.counts @ np.asarray(weights, np.float64), self.first)
         return peaks
 
-    def fullest(self, weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """`peak`, and the counts of that moment, [rank, stage]."""
-        held = self.counts @ weights
-        if len(self.first) == len(held):
-            return held, self.counts
-        ends = [*self.first[1:].tolist(), len(held)]
-        rows = [first + int(held[first:end].argmax()) for first, end in zip(self.first.tolist(), ends, strict=True)]
-        return held[rows], self.counts[rows]
-
     def mean_weights(self) -> MeanWeights:
         """Weights for a bound of what the fullest rank has at least, see `MeanWeights.floor`."""
         ranks = len(self.first)

@@ -6,6 +6,7 @@ are alive together in the schedule's own order of actions, and how the groups of
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,20 +16,32 @@ from meshwright.cluster.mixed import memory_limits
 from meshwright.files.prediction import DOES_NOT_FIT, StageMemory
 from meshwright.files.setup import Setup
 from meshwright.layout.batch import Batch
-from meshwright.layout.degrees import Layout
+from meshwright.layout.degrees import Layout, Schedule
 from meshwright.model.activations import boundary_bytes
 from meshwright.model.shapes import padded_vocab
 from meshwright.predictor import groups
-from meshwright.predictor.compute import share_of
-from meshwright.predictor.live import live
-from meshwright.predictor.memory_rows import RowParts, Rows, States, row_parts
+from meshwright.predictor.compute import Share, share_of
+from meshwright.predictor.live import Live, live
+from meshwright.predictor.memory_pipeline import Choices, Manners, Pipeline, StageSums, rows_of
+from meshwright.predictor.memory_rows import RowParts, row_parts
 from meshwright.predictor.memory_units import scores_of
 from meshwright.predictor.recipe import Recipe, full_recipe
 from meshwright.predictor.running_out import Spread, p_oom, quantile, spread_of
 from meshwright.predictor.stacks import Stack, stack_of
-from meshwright.predictor.table import KINDS, Figure, Largest, StageTable, by_rank, layout_table, stage_table
+from meshwright.predictor.table import KINDS, Figure, Largest, StageTable, layout_table, stage_table
 
 Floats = NDArray[np.float64]
+
+
+class LossChoices(Protocol):
+    """How a layout holds its vocabulary, as a complete `Layout` has it."""
+
+    @property
+    def vocab_parallel(self) -> bool: ...
+    @property
+    def loss_chunk(self) -> int | None: ...
+    @property
+    def vocab_multiple(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,84 +99,82 @@ class Memory:
     def by_kind(self) -> dict[str, Floats]:
         """Bytes of each kind on each rank at its peak, reserve and context included."""
         backward, step = self.parts.totals()
-        late = np.greater(step, backward)
-        size = len(self.limits)
+        late, size = np.greater(step, backward), (1, len(self.limits))
         found = {}
         for kind in dict.fromkeys([*self.parts.backward, *self.parts.step]):
             sizes = np.where(late, self.parts.step.get(kind, 0.0), self.parts.backward.get(kind, 0.0))
-            found[kind] = np.broadcast_to(sizes, size)
-        context = np.broadcast_to(self.parts.context, size)
+            found[kind] = np.broadcast_to(sizes, size)[0]
+        context = np.broadcast_to(self.parts.context, size)[0]
         return {**found, "reserve": self.needs - self.allocated - context, "context": context}
 
 
 def memory_of(setup: Setup, layout: Layout, batch: Batch, stages: StageTable, habits: Habits | None = None) -> Memory:
     """The bytes of each pipeline rank of a layout, from the sums of its stages."""
     habits = habits or habits_of(setup)
-    rows, counts, kept = _rows(setup, layout, batch, stages, habits)
+    pipeline = Pipeline(layout.placement, stages.embed_stage, stages.head_stage, stages.mid_layer)
+    lives = lives_of(pipeline, layout.schedule, batch.micro_batches)
+    shared = shared_choices(setup, share_of(layout, batch), habits, layout)
+    choices = Choices(
+        layout.zero, groups.shard_group(setup.proposal.cluster, layout).size,
+        groups.expert_gradient_group(setup.proposal.cluster, layout).size, layout.dp * layout.cp,
+        layout.zero >= 2 and layout.exchange == "step", layout.offload != "none", layout.offload == "parameters",
+        batch.micro_batches, shared.boundary, layout.recompute == "full", shared.gathers, shared.waiting,
+        shared.at_loss, shared.padding, bucket_bytes(habits.stack, layout.bucket_mib),
+        context_bytes(setup, habits.stack, layout),
+    )  # fmt: skip
+    rows, alive, kept = rows_of(pipeline, lives, stage_sums(stages), choices, manners_of(setup, habits))
     parts = row_parts(rows, habits.recipe)
-    allocated = np.broadcast_to(parts.allocated(), layout.pp)
+    allocated = np.broadcast_to(parts.allocated(), (1, layout.pp))[0]
     limits = np.array(memory_limits(setup.proposal.cluster, layout.pp), np.float64)
     needs = allocated * habits.over + parts.context
-    return Memory(parts, allocated, needs, limits, counts, kept, stages, habits.spread)
+    return Memory(parts, allocated, needs, limits, alive.counts, kept[0], stages, habits.spread)
 
 
-def _rows(
-    setup: Setup, layout: Layout, batch: Batch, stages: StageTable, habits: Habits
-) -> tuple[Rows, Floats, Floats]:
-    """The rows of a layout; micro-batches alive [rank, stage] where they peak; bytes that each stage keeps of one."""
-    proposal, stack, pp = setup.proposal, habits.stack, layout.pp
-    arch, training = proposal.arch, proposal.training
-    share, placement = share_of(layout, batch), layout.placement
-    whole = float(boundary_bytes(arch, training, batch.micro_batch, max(1, batch.seq_len // layout.cp)))
-    boundary = whole / (layout.tp if layout.sp else 1)
-    waiting, at_loss = scores_of(arch, training, share, stack, layout.vocab_parallel, layout.loss_chunk)
-    padding = padding_of(setup, layout)
-    if arch.vocab:
-        rows = padded_vocab(arch.vocab, layout.vocab_multiple, layout.tp) / padded_vocab(arch.vocab, 1, layout.tp)
-        waiting, at_loss = waiting * rows, at_loss * rows
-
-    kept = stages[Figure.ACTIVATION]
-    if layout.recompute == "full":
-        kept = kept + np.where(stages.mid_layer, boundary, 0.0)
-    if stack.keeps_outputs and pp > 1:
-        kept = kept + np.where(np.arange(len(kept)) == stages.head_stage, 0.0, boundary)
-    with_scores = kept.copy()
-    with_scores[stages.head_stage] += waiting
-    _, counts = live(layout.schedule, placement, batch.micro_batches).fullest(with_scores)
-    head_rank = placement[stages.head_stage]
-    logits = np.zeros(pp)
-    logits[head_rank] = waiting * counts[head_rank, stages.head_stage] + at_loss
-    held, alive = counts @ kept, counts.sum(axis=1)
-    filled = counts.max(axis=1) < batch.micro_batches
-
-    shared = placement[stages.embed_stage] == placement[stages.head_stage]
-    dense = stages[Figure.DENSE].copy()
-    dense[stages.embed_stage] += padding
-    dense[stages.head_stage] += 0.0 if shared and arch.tied else padding
-    largest = np.zeros((pp, len(Largest)))
-    np.maximum.at(largest, np.asarray(placement), stages.largest)
-    received = 2 * boundary if pp > 1 else 0.0
-    if stack.tp_gathered and layout.sp and layout.tp > 1:
-        received += whole
-    states = States(
-        by_rank(dense, placement, pp), by_rank(stages[Figure.EXPERT], placement, pp),
-        by_rank(stages.ends, placement, pp), by_rank(stages[Figure.ADAPTER], placement, pp),
-        training.task == "lora", layout.zero, groups.shard_group(proposal.cluster, layout).size,
-        groups.expert_gradient_group(proposal.cluster, layout).size,
-        layout.zero >= 2 and layout.exchange == "step", layout.offload != "none", layout.offload == "parameters",
+def stage_sums(stages: StageTable) -> StageSums:
+    """The sums of one layout."""
+    figures, largest = stages.figures[None], stages.largest[None]
+    return StageSums(
+        figures[..., Figure.DENSE], figures[..., Figure.EXPERT], stages.ends[None], figures[..., Figure.ADAPTER],
+        figures[..., Figure.ACTIVATION], largest[..., Largest.AGAIN], largest[..., Largest.WHOLE],
+        largest[..., Largest.LAYER],
     )  # fmt: skip
-    return Rows(
-        states, largest[:, Largest.WHOLE], largest[:, Largest.LAYER], stack.gathered_units, layout.dp * layout.cp,
-        held, held / np.maximum(alive, 1.0), filled, largest[:, Largest.AGAIN], logits, received,
-        bucket_bytes(stack, layout.bucket_mib), context_bytes(setup, stack, layout),
-    ), counts, kept  # fmt: skip
 
 
-def padding_of(setup: Setup, layout: Layout) -> float:
-    """Parameters that padding adds to the embedding, or to the output matrix, of one tensor rank."""
-    vocab, tp = setup.proposal.arch.vocab, layout.tp
-    extra = padded_vocab(vocab, layout.vocab_multiple, tp) - padded_vocab(vocab, 1, tp)
-    return extra / tp * setup.proposal.arch.hidden
+def manners_of(setup: Setup, habits: Habits) -> Manners:
+    """What does not differ between layouts of a job."""
+    proposal, stack = setup.proposal, habits.stack
+    return Manners(proposal.arch.tied, proposal.training.task == "lora", stack.keeps_outputs, stack.gathered_units)
+
+
+def lives_of(pipeline: Pipeline, schedule: Schedule, micro_batches: int) -> Live | Floats:
+    """The schedule's moments, or with one stage a rank the counts themselves, [1, rank]."""
+    lives = live(schedule, pipeline.placement, micro_batches)
+    return np.diag(lives.counts)[None] if pipeline.one_each else lives
+
+
+@dataclass(frozen=True, slots=True)
+class SharedChoices:
+    """What layouts with the same share of a unit's work have in common, bytes and parameters as in `Choices`."""
+
+    boundary: float
+    gathers: float
+    waiting: float
+    at_loss: float
+    padding: float
+
+
+def shared_choices(setup: Setup, share: Share, habits: Habits, loss: LossChoices) -> SharedChoices:
+    """Hidden states, scores and padding of one micro-batch on one tensor rank."""
+    proposal, stack, tp = setup.proposal, habits.stack, share.tp
+    arch, training = proposal.arch, proposal.training
+    whole = float(boundary_bytes(arch, training, share.micro_batch, max(1, share.seq_len // share.cp)))
+    waiting, at_loss = scores_of(arch, training, share, stack, loss.vocab_parallel, loss.loss_chunk)
+    stored, padded = padded_vocab(arch.vocab, 1, tp), padded_vocab(arch.vocab, loss.vocab_multiple, tp)
+    wider = padded / stored
+    return SharedChoices(
+        whole / (tp if share.sp else 1), whole if stack.tp_gathered and share.sp and tp > 1 else 0.0,
+        waiting * wider, at_loss * wider, (padded - stored) / tp * arch.hidden,
+    )  # fmt: skip
 
 
 def bucket_bytes(stack: Stack, bucket_mib: float) -> float:
@@ -183,8 +194,9 @@ def context_bytes(setup: Setup, stack: Stack, layout: groups.Degrees) -> float:
 def stage_memories(layout: Layout, memory: Memory) -> tuple[StageMemory, ...]:
     """The bytes as values, one entry a pipeline rank."""
     kinds = memory.by_kind()
-    backward, step = (np.broadcast_to(total, layout.pp) for total in memory.parts.totals())
-    context = np.broadcast_to(memory.parts.context, layout.pp)
+    size = (1, layout.pp)
+    backward, step = (np.broadcast_to(total, size)[0] for total in memory.parts.totals())
+    context = np.broadcast_to(memory.parts.context, size)[0]
     by_unit = memory.by_unit()
     least, most = quantile(memory.spread, 0.05), quantile(memory.spread, 0.95)
     found = []

@@ -79,7 +79,7 @@ class Rows:
     whole: Some  # parameters of the largest layer, embedding or head: what is gathered together
     layer: Some  # of the largest layer
     gathered_units: int
-    replicas: NDArray[np.int64] | int  # ranks that hold the same parameters
+    replicas: Some  # ranks that hold the same parameters
     held: Some  # activations alive in backward
     once: Some  # of them, those of one micro-batch
     filled: Flags  # a backward is over when the most activations are alive: gradients exist by then

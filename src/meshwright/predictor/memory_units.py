@@ -22,7 +22,9 @@ def kept_bytes(
     """Bytes that one rank keeps of one unit and one micro-batch; logits are apart (`scores_of`)."""
     local = max(1, share.seq_len // share.cp)
     etp = share.etp if arch.experts else None
-    plain = unit_activation_bytes(arch, unit, training, share.micro_batch, local, mode, share.tp, share.sp, etp)
+    plain = unit_activation_bytes(
+        arch, unit, training, share.micro_batch, local, mode, share.tp, share.sp, etp, ep=share.ep
+    )
     if mode == "full" and unit.kind not in ("embed", "head"):
         return plain
     tokens = share.micro_batch * local
@@ -44,7 +46,7 @@ def _habits(arch: Architecture, training: Training, unit: Unit, share: Share, mo
         reach = min(share.seq_len, variant_of(arch, unit).window or share.seq_len)
         extra += stack.scores_bytes * arch.heads / share.tp * reach - _FP32 * arch.heads / share.tp  # no log-sums
     if feeds and arch.gated and stack.fused_gate:
-        extra -= value_bytes(training) * _width(arch, unit) / share.tp
+        extra -= value_bytes(training) * _width(arch, unit, min(training.expert_imbalance, share.ep)) / share.tp
     return extra
 
 
@@ -59,10 +61,10 @@ def _normed(arch: Architecture, unit: Unit, share: Share, spread: int) -> float:
     return values
 
 
-def _width(arch: Architecture, unit: Unit) -> float:
-    """Columns of the feed-forward networks that one token passes through."""
-    downs = (tensor for tensor in tensors_of(arch, unit) if tensor.name.endswith("down.weight"))
-    return sum(tensor.shape[-1] * tensor.copies * tensor.active for tensor in downs)
+def _width(arch: Architecture, unit: Unit, crowd: float) -> float:
+    """Columns of the feed-forward networks that one token passes through, `crowd` times as many of experts."""
+    downs = [tensor for tensor in tensors_of(arch, unit) if tensor.name.endswith("down.weight")]
+    return sum(down.shape[-1] * down.copies * down.active * (crowd if down.copies > 1 else 1) for down in downs)
 
 
 def scores_of(

@@ -140,13 +140,15 @@ def share_table(
 
 
 def layers_of(figures: Floats, kinds: NDArray[np.int64]) -> Floats:
-    """The columns of `Largest` for each unit: of the unit and, where it begins a layer of two, of the other half."""
-    columns = np.empty((len(kinds), len(Largest)))
-    columns[:, Largest.AGAIN] = figures[:, Figure.WORKING] - figures[:, Figure.ACTIVATION]
-    columns[:, Largest.WHOLE] = figures[:, Figure.DENSE] + figures[:, Figure.EXPERT] + figures[:, Figure.ADAPTER]
-    columns[:, Largest.LAYER] = np.where((kinds == _EMBED) | (kinds == _HEAD), 0.0, columns[:, Largest.WHOLE])
+    """The columns of `Largest`, [..., unit, column]: of the unit, with the other half of the layer that it begins."""
+    columns = np.empty((*figures.shape[:-1], len(Largest)))
+    columns[..., Largest.AGAIN] = figures[..., Figure.WORKING] - figures[..., Figure.ACTIVATION]
+    columns[..., Largest.WHOLE] = (
+        figures[..., Figure.DENSE] + figures[..., Figure.EXPERT] + figures[..., Figure.ADAPTER]
+    )
+    columns[..., Largest.LAYER] = np.where((kinds == _EMBED) | (kinds == _HEAD), 0.0, columns[..., Largest.WHOLE])
     halves = (kinds[:-1] == _ATTENTION) & (kinds[1:] == _FEED_FORWARD)
-    columns[:-1] += np.where(halves[:, None], columns[1:], 0.0)
+    columns[..., :-1, :] += np.where(halves[:, None], columns[..., 1:, :], 0.0)
     return columns
 
 
