@@ -3,6 +3,8 @@
 import math
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,7 +12,9 @@ from hypothesis import strategies as st
 
 from meshwright.basics.errors import InputError
 from meshwright.basics.quantities import GIB
+from meshwright.cluster import catalogue
 from meshwright.cluster.catalogue import device, device_names, link, link_names, peak_flops
+from meshwright.cluster.names import words
 
 
 @pytest.mark.parametrize(
@@ -33,6 +37,34 @@ def test_peaks_are_the_dense_figures(name: str, dtype: str, tflops: float) -> No
 )  # fmt: skip
 def test_names_people_and_drivers_write(written: str, meant: str) -> None:
     assert device(written).name == meant
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("A100 SXM4 80 GB", "A100-80GB-SXM"), ("80GB A100 SXM", "A100-80GB-SXM"), ("H100 SXM5", "H100-SXM"),
+     ("H100-SXM5-80GB HBM3", "H100-SXM"), ("NVIDIA H100 96GB 500W", "H100-96GB-SXM"),
+     ("H100-96GB-SXM (500 W)", "H100-96GB-SXM"), ("H200 SXM5 141GB", "H200-SXM"), ("AMD MI300X OAM", "MI300X"),
+     ("PCIe A100 40GB", "A100-40GB-PCIe"), ("MI250X (one GCD counted as a GPU, 64 GB)", "MI250X"),
+     ("V100 (32 GB)", "V100-32GB-SXM"), ("V100 (memory size not stated)", "V100-16GB-SXM")],
+)  # fmt: skip
+def test_words_in_any_order_and_remarks(written: str, meant: str) -> None:
+    assert device(written).name == meant
+
+
+def test_no_two_devices_share_a_name() -> None:
+    table = tomllib.loads((Path(catalogue.__file__).with_name("devices.toml")).read_text(encoding="utf-8"))
+    names = [(alias, row) for row, values in table.items() for alias in (row, *values.get("aliases", ()))]
+    owners: dict[frozenset[str], set[str]] = {}
+    for alias, row in names:
+        owners.setdefault(words(alias), set()).add(row)
+        assert row == "defaults" or device(alias).name == row
+    assert {alias: rows for alias, rows in owners.items() if len(rows) > 1} == {}
+
+
+@pytest.mark.parametrize("name", ["MI250X (128 GB)", "A100 (24 GB)", "H100 or H800", "", "()", "80GB", "SXM"])
+def test_names_that_fit_no_device_are_refused(name: str) -> None:
+    with pytest.raises(InputError, match="unknown device"):
+        device(name)
 
 
 @pytest.mark.parametrize("name", device_names())

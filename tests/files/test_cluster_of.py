@@ -1,14 +1,20 @@
 """From table [cluster] to a cluster: overrides, unlisted devices, shared networks; every complaint at once."""
 
+import math
 from pathlib import Path
 
 import pytest
+import tomli_w
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from meshwright.basics.errors import InputError
+from meshwright.basics.errors import Complaint, InputError
 from meshwright.basics.quantities import GIB
 from meshwright.cluster.topology import Cluster
 from meshwright.files.cluster_of import cluster_of
+from meshwright.files.complaints import keys_of
 from meshwright.files.job import parse_job
+from meshwright.files.tables import ClusterTable
 
 REST = """
 [model]
@@ -147,3 +153,50 @@ def test_local_workers_take_stated_figures_too() -> None:
         assert found.local
         assert found.device.memory_bandwidth.value == 12e9
         assert found.memory_bytes == GIB // 2
+
+
+odd = st.one_of(
+    st.integers(), st.floats(), st.booleans(), st.text(max_size=8), st.lists(st.integers(), max_size=2),
+    st.sampled_from([8, 16, 0.5, 1e18, float("nan")]),
+)  # fmt: skip
+links = st.one_of(
+    st.sampled_from(["nvlink3", "8x HDR200", "NVLink", "RoCE", "0x HDR", "25 gb/s"]),
+    st.text(max_size=9),
+    st.floats(0, 9),
+)
+typed = st.fixed_dictionaries(
+    {"gpu": st.one_of(st.sampled_from(["H100", "GB200", "local", "MyChip"]), st.text(max_size=9))},
+    optional={
+        "gpus": st.integers(1, 99), "gpus_per_node": st.integers(1, 99), "intra_node": links, "inter_node": links,
+        "memory_gib": st.floats(1e-3, 1e6), "bandwidth_gb": st.floats(1e-3, 1e6), "nics_per_node": st.integers(1, 99),
+        "peak_tflops": st.dictionaries(dtypes, st.floats(1, 3e3)),
+        "oversubscription": st.floats(1, 1000), "rails": st.booleans(), "machine": st.text(max_size=9),
+    },
+)  # fmt: skip
+keys = [key for key in keys_of(ClusterTable) if key != "groups"]
+group_keys = ("gpu", "gpus", "gpus_per_node", "intra_node", "memory_gib", "peak_tflops", "bandwidth_gb")
+loose = st.dictionaries(st.sampled_from(keys), odd, max_size=6)
+
+
+def cluster_or_complaints(table: dict[str, object]) -> Cluster | tuple[Complaint, ...]:
+    try:
+        return cluster_of(parse_job(tomli_w.dumps({"cluster": table}) + REST)).cluster
+    except InputError as error:
+        return error.complaints
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.one_of(loose, typed), st.lists(typed, max_size=2))
+def test_whatever_is_written_it_is_a_cluster_or_refused_by_name(
+    table: dict[str, object], groups: list[dict[str, object]]
+) -> None:
+    kinds = [{key: value for key, value in group.items() if key in group_keys} for group in groups]
+    found = cluster_or_complaints({**table, **({"groups": kinds} if kinds else {})})
+    if isinstance(found, tuple):
+        assert found
+        assert all(complaint.rule and (complaint.field or complaint.file) for complaint in found)
+        return
+    assert found.gpus >= 1
+    assert found.memory_bytes > 0
+    assert math.isfinite(found.inter.bytes_per_s.value)
+    assert found.inter.bytes_per_s.value > 0

@@ -23,7 +23,7 @@ def test_every_file_that_a_document_names_exists(name: str) -> None:
     inside = re.findall(r"`([\w./*-]+\.(?:py|toml|md|txt)|[\w./-]+/)`", _text(name))
     links = re.findall(r"\]\((?!http)([^)#]+)\)", _text(name))
     # Files that people or runs write have no place in the repository.
-    written = {"job.toml", "plan.toml", "tune.md", "runs/", "runs/NAME/"}
+    written = {"job.toml", "plan.toml", "machine.toml", "tune.md", "runs/", "runs/NAME/"}
     for path in {*inside, *links} - written:
         places = (REPOSITORY, (REPOSITORY / name).parent, PACKAGE)
         assert (

@@ -10,12 +10,21 @@ from meshwright.basics.names import nearest
 _MAKERS = re.compile(r"^(nvidia|amd instinct|amd|instinct)\s+")
 _REMARK = re.compile(r"\s*\([^()]*\)\s*$")
 _SIZE_GB = re.compile(r"(\d+)\s*(?:GB|GiB)", re.IGNORECASE)
+_SILENT = re.compile(r"nvidia|amd|instinct|geforce|tesla|gpu|oam|hbm\d?e?|\d+w")  # words that tell no two devices apart
 _NEAR_SIZE = 0.1  # 80 GB are 79.2 GiB to PyTorch, 40 GB 39.4
 
 
 def plain(name: str) -> str:
     """Letters and digits in lower case, without the maker: "NVIDIA A100-SXM4-80GB" gives "a100sxm480gb"."""
     return re.sub(r"[^a-z0-9]", "", _MAKERS.sub("", name.strip().lower()))
+
+
+def words(name: str) -> frozenset[str]:
+    """The words that tell devices apart, in any order: "H100 SXM5 80 GB HBM3" gives h100, sxm, 80gb."""
+    text = re.sub(r"(\d)\s*gi?b\b", r"\1gb", name.strip().lower())
+    text = re.sub(r"\bsxm\d\b", "sxm", text)
+    found = re.findall(r"[a-z0-9]+", text)
+    return frozenset(word for word in found if not _SILENT.fullmatch(word))
 
 
 def spellings(name: str) -> Iterator[str]:
@@ -26,12 +35,16 @@ def spellings(name: str) -> Iterator[str]:
 
 
 def find(name: str, table: Mapping[str, Any], field: str, what: str) -> str:
-    """The row of that name or alias. A remark in brackets may follow ("V100 (memory size not stated)") unless it
-    states a memory size that the row does not have. Raises InputError naming the nearest known name."""
+    """The row of that name or alias, else the one whose name has the same words in another order.
+
+    A remark in brackets may follow ("V100 (memory size not stated)") unless it states a memory size that the row does
+    not have. Raises InputError naming the nearest known name.
+    """
     known = {alias: row for row in table for alias in (row, *table[row].get("aliases", ())) if row != "defaults"}
     rows = {plain(alias): row for alias, row in known.items()}
+    loosely = {words(alias): row for alias, row in known.items()}
     for spelling in spellings(name):
-        row = rows.get(plain(spelling))
+        row = rows.get(plain(spelling)) or loosely.get(words(spelling))
         if row is not None and _size_agrees(name.removeprefix(spelling), table[row]):
             return row
     raise _unknown(name, known, field, what)
