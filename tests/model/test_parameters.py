@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.model.architecture import Architecture
+from meshwright.model.catalogue import named
 from meshwright.model.parameters import active_parameters, stage_parameters, total_parameters, unit_parameters
-from meshwright.model.shapes import tensors_of
+from meshwright.model.shapes import padded_vocab, tensors_of
 from meshwright.model.units import Unit, units_of
 
 BLOOM = Architecture(
@@ -64,3 +65,38 @@ def test_a_tensor_group_holds_everything_once_but_what_it_replicates(
     for unit in units_of(arch)[:3]:
         whole = sum(tensor.size for tensor in tensors_of(arch, unit) if tensor.split is None)
         assert tp * unit_parameters(arch, unit, tp) == unit_parameters(arch, unit) + (tp - 1) * whole
+
+
+@pytest.mark.parametrize(
+    ("vocab", "multiple", "tp", "padded"),
+    [(50257, 128, 1, 50304), (50257, 128, 8, 51200), (50257, 1, 8, 50264), (32000, 128, 2, 32000),
+     (50257, 1, 1, 50257)],
+)  # fmt: skip
+def test_vocabularies_are_padded_to_a_multiple_of_the_group(vocab: int, multiple: int, tp: int, padded: int) -> None:
+    """GPT-2's vocabulary at Megatron-LM's default of 128: 50,304 rows on one rank, 51,200 on eight."""
+    assert padded_vocab(vocab, multiple, tp) == padded
+    arch = replace(LLAMA, vocab=vocab, head_bias=True)
+    embed, *_, head = units_of(arch)
+    assert unit_parameters(arch, embed, tp, vocab_multiple=multiple) == padded // tp * 4096
+    assert unit_parameters(arch, head, tp, vocab_multiple=multiple) == padded // tp * 4097 + 4096
+    assert total_parameters(arch, multiple, tp) - total_parameters(arch) == (padded - vocab) * (2 * 4096 + 1)
+    layers = units_of(arch)[1:3]
+    assert stage_parameters(arch, layers, tp, vocab_multiple=multiple) == stage_parameters(arch, layers, tp)
+
+
+def test_latent_attention_on_a_tensor_group() -> None:
+    """The compressing matrices and their norms lie on every rank, heads are cut."""
+    deep = named("deepseek-v3")
+    attn = Unit("layers.0.attn", "attn", 0)
+    every_rank = 7168 + 7168 * (1536 + 576) + 1536 + 512
+    assert unit_parameters(deep, attn) - every_rank == 8 * (unit_parameters(deep, attn, tp=8) - every_rank)
+    assert unit_parameters(deep, attn) == 187_114_496  # 11.4 billion in 61 layers
+    assert active_parameters(deep) / 1e9 == pytest.approx(37, rel=0.02)
+
+
+def test_published_counts_of_active_parameters() -> None:
+    """Counts of the models' own pages, some without the embedding, rounded as published."""
+    assert active_parameters(named("deepseek-v2")) / 1e9 == pytest.approx(21, rel=0.02)
+    assert active_parameters(named("qwen3-30b-a3b")) / 1e9 == pytest.approx(3.3, rel=0.02)
+    assert active_parameters(named("qwen2-57b-a14b")) / 1e9 == pytest.approx(14, rel=0.03)
+    assert active_parameters(named("llama-4-maverick")) / 1e9 == pytest.approx(17, rel=0.02)
