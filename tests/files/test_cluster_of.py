@@ -159,11 +159,9 @@ odd = st.one_of(
     st.integers(), st.floats(), st.booleans(), st.text(max_size=8), st.lists(st.integers(), max_size=2),
     st.sampled_from([8, 16, 0.5, 1e18, float("nan")]),
 )  # fmt: skip
-links = st.one_of(
-    st.sampled_from(["nvlink3", "8x HDR200", "NVLink", "RoCE", "0x HDR", "25 gb/s"]),
-    st.text(max_size=9),
-    st.floats(0, 9),
-)
+known_links = st.sampled_from(["nvlink3", "8x HDR200", "NVLink", "RoCE", "0x HDR", "25 gb/s"])
+links = st.one_of(known_links, st.text(max_size=9), st.floats(0, 9))
+dtypes = st.one_of(st.sampled_from(["bf16", "fp8"]), st.text(max_size=5))
 typed = st.fixed_dictionaries(
     {"gpu": st.one_of(st.sampled_from(["H100", "GB200", "local", "MyChip"]), st.text(max_size=9))},
     optional={
