@@ -9,16 +9,18 @@ from meshwright.cluster.topology import Cluster
 from meshwright.files.rows import Row
 from meshwright.layout.batch import Batch
 from meshwright.layout.degrees import Layout, Offload, Recompute, Schedule
-from meshwright.layout.partition import Stages, even_stages
+from meshwright.layout.partition import Stages, balance, even_stages
 from meshwright.layout.schedules import V_SHAPED, default_placement
 from meshwright.model.architecture import Architecture
 from meshwright.model.training import Optimizer, Precision, Task, Training
+from meshwright.model.units import expand_all
 from meshwright.planner.rows_stack import RowStack, year_month
 from meshwright.predictor.stacks import Stack
 
 _SCHEDULES: tuple[tuple[str, Schedule], ...] = (
-    (r"zb-?1p|zb-?h1", "zb-h1"), (r"v-?half|v-?min|zb-?v|zero.?bubble|zb-?2p|zb-?h2", "zbv"),
-    (r"dualpipe", "dualpipev"), (r"gpipe", "gpipe"), (r"interleav", "interleaved"), (r"1f1b|pipedream", "1f1b"),
+    (r"zb-?[12]p|zb-?h[12]|zero.?bubble", "zb-h1"), (r"v-?half|v-?min|zb-?v", "zbv"),
+    (r"dualpipe", "dualpipev"), (r"gpipe", "gpipe"), (r"interleav", "interleaved"),
+    (r"1f1b|pipedream|interlac", "1f1b"),
 )  # fmt: skip
 _PRECISIONS: tuple[tuple[str, Precision], ...] = (
     (r"mxfp8|fp8-?mx", "mxfp8"), (r"nvfp4|fp4", "mxfp8"), (r"fp8", "fp8"), (r"bf16|bfloat", "bf16"),
@@ -87,12 +89,14 @@ def row_layout(
     if row.sp is None and tp > 1:
         assumed.append(f"sequence parallelism {'on' if sp else 'off'}, as usual for {stack.name}")
     layout = Layout(
-        stages=row_stages(row, arch, len(placement)), placement=placement, dp=dp, tp=tp, pp=pp, cp=cp, ep=ep,
+        stages=row_stages(row, arch, len(placement), stack), placement=placement, dp=dp, tp=tp, pp=pp, cp=cp, ep=ep,
         etp=tp if arch.experts and _experts_take_tensor_degree(row) else 1, vpp=vpp if pp > 1 else 1,
         sp=sp and tp > 1, zero=_zero(row, how, dp * cp, assumed), shard_group=_shard_group(row, dp * cp),
         schedule=schedule if pp > 1 else "1f1b", recompute=recompute, offload=_offload(row),
         vocab_multiple=stack.vocab_multiple,
     )  # fmt: skip
+    if stack.bucket_mib is not None:
+        layout = replace(layout, bucket_mib=stack.bucket_mib)
     return (layout if arch.experts else replace(layout, ep=1, etp=1)), tuple(assumed)
 
 
@@ -121,16 +125,30 @@ def _schedule(row: Row, pp: int, assumed: list[str]) -> tuple[Schedule, int]:
     return schedule, vpp if schedule == "interleaved" else 1
 
 
-def row_stages(row: Row, arch: Architecture, stages: int) -> Stages:
+def row_stages(row: Row, arch: Architecture, stages: int, stack: Stack) -> Stages:
     """The cut: whole layers spread evenly; where layers do not divide and the row says so, or layers with embedding and
-    head do, those two count as a layer each and the first and last stage hold one layer less."""
+    head do, those two count as a layer each and the first and last stage hold one layer less. By work where the
+    software cuts so."""
+    if stack.cuts_by_cost and 1 < stages <= arch.layers:
+        return _by_work(arch, stages)
     said = row.notes.lower()
     lighter = "embedding counted as a layer" in said or "one layer fewer" in said
     if stages > 1 and stages <= arch.layers:
         whole = arch.layers % stages == 0
-        if (lighter or not whole) and (arch.layers + 2) % stages == 0 and (arch.layers + 2) // stages >= 2:
+        if (lighter or not whole) and (arch.layers + 2) % stages == 0 and (arch.layers + 2) // stages >= 1:
             return _cut(arch, [(arch.layers + 2) // stages] * stages)
     return even_stages(arch, stages)
+
+
+def _by_work(arch: Architecture, stages: int) -> Stages:
+    """Whole layers by the size of their matrices, the head counted and the embedding not."""
+    layer = 2 * arch.hidden * arch.head_dim * (arch.heads + arch.kv_heads) + arch.hidden * arch.ffn_hidden * (
+        (3 if arch.gated else 2) * max(1, arch.active_experts)
+    )
+    layers = [f"layers.{index}" for index in range(arch.layers)]
+    work = {name: float(layer) for name in layers} | {"embed": 0.0, "head": float(arch.vocab * arch.hidden)}
+    cut = balance(("embed", *layers, "head"), work, stages)
+    return tuple(expand_all(arch, stage) for stage in cut)
 
 
 def _cut(arch: Architecture, counts: list[int]) -> Stages:

@@ -29,6 +29,10 @@ _FRAMEWORKS: tuple[tuple[str, str, Runner], ...] = (
     (r"deepspeed", "deepspeed", "deepspeed"),
     (r"fsdp|accelerate|lit-?gpt|trainer|metaseq|hugging", "fsdp", "torchtitan"),
 )
+_SCHEDULED = (
+    (r"zb-?2p|zb-?h2", "2p"), (r"v-?half", "v-half"), (r"v-?min", "v-min"), (r"vocab-?1", "vocab-1"),
+    (r"vocab-?2", "vocab-2"), (r"interlaced", "interlaced"),
+)  # fmt: skip
 _MEGATRON_FROM = ((2025, 2, "megatron-2025"), (2024, 1, "megatron-2024"), (2023, 1, "megatron-2023"),
                   (2022, 5, "megatron-2022"), (0, 0, "megatron-2020"))  # fmt: skip
 
@@ -68,6 +72,8 @@ def row_stack(row: Row) -> RowStack:
         if when is None:
             assumed.append("date not stated: software of today")
         base = next(name for year, month, name in _MEGATRON_FROM if (when or (2026, 1)) >= (year, month))
+    if base == "megatron-deepspeed" and "bf16" in row.precision.lower().split("/")[0]:
+        base += "-bf16"
     modifiers = _modifiers(row, stack_named(base))
     name = "+".join((base, *modifiers))
     return RowStack(name, stack_named(name), runner, tuple(assumed))
@@ -84,4 +90,6 @@ def _modifiers(row: Row, stack: Stack) -> list[str]:
     said = f"{row.notes} {row.overlap_notes}".lower()
     if re.search(r"fused (ce|cross.?entropy)|cross.?entropy fusion on", said):
         found.append("fused-loss")
+    schedule = row.schedule.lower()
+    found += [name for pattern, name in _SCHEDULED if re.search(pattern, schedule)]
     return found

@@ -27,6 +27,10 @@ class Stack:
         step_bytes        bytes a parameter of what this rank updates that exist during the optimizer step only: fp32
                           copies of half-precision gradients (4), temporaries of an update that is not fused
         unsharded_bytes   bytes a parameter kept beside the recipe whatever the ZeRO stage (a second gradient, ...)
+        sharded_bytes     the same of the parameters that this rank updates: divided with ZeRO-1 and above
+        placeholder_bytes bytes a parameter of empty gradients that autograd is handed because the real ones were added
+                          to the buffer inside the product: one for each shape of matrix, kept, and the head's while it
+                          is at work
     Activations
         scores_bytes      bytes kept of each attention score [heads, seq, seq]: 0 for fused (flash) attention; 2 for a
                           softmax result; 5 with dropout on it (Korthikanti et al. 2022, section 4.1)
@@ -35,11 +39,20 @@ class Stack:
         norm_bytes        bytes a norm keeps of each value beyond its input in the compute dtype: 0 when fused, 4 when
                           written out in operators
         fused_gate        the gated activation keeps its two inputs and its result, not the activated gate
+        attention_copies  tensors as wide as the queries kept beside queries, keys, values and result: projections
+                          before rotation, stacked keys and values, transposed copies
+        keeps_gathered    with sp, an input of a column matrix that was gathered stays whole until its backward
         keeps_outputs     a pipeline stage's output stays alive until its backward (Megatron frees it)
+        in_flight         micro-batches alive over those of the plan's schedule: schedulers that are given a memory
+                          limit use all of it (zero-bubble 2p: 2, V-Half: 1/2, V-Min: 1/3)
+        more_in_flight    micro-batches alive beside those (scheduled passes of the vocabulary delay a backward)
+        spread_vocabulary embedding and head are divided over all pipeline ranks (arXiv:2411.05288)
         logit_bytes       bytes of one output score at the peak of the loss: copies in half and in fp32, gradient
     Buffers
         gathered_units    units whose parameters are whole at a time with ZeRO-3: at work, and fetched ahead
         tp_gathered       with sp, one whole [micro_batch, seq, hidden] buffer in which inputs are gathered
+        workspace_mib     workspaces of libraries inside the tensor allocator
+        bucket_mib        a gradient bucket; None: as the plan says
         communicator_mib  the communication library's buffers of one communicator, outside the tensor allocator
         context_mib       what a process takes of a device before its first tensor (context, kernels, libraries)
         reserve           False: its allocator does not hold freed blocks back (no fragmentation worth a line)
@@ -47,6 +60,7 @@ class Stack:
         sp                sequence parallelism comes with tp
         vocab_multiple    embedding rows are padded to a multiple of this times tp
         recompute         what it recomputes by default
+        cuts_by_cost      layers are spread over stages by their work, the head's counted, not by their number
     """
 
     name: str
@@ -56,20 +70,30 @@ class Stack:
     whole_gradients: bool = True
     step_bytes: float = 0.0
     unsharded_bytes: float = 0.0
+    sharded_bytes: float = 0.0
+    placeholder_bytes: float = 0.0
     scores_bytes: float = 0.0
     dropout: bool = False
     norm_bytes: float = 0.0
     fused_gate: bool = True
+    attention_copies: float = 0.0
+    keeps_gathered: bool = False
     keeps_outputs: bool = False
+    in_flight: float = 1.0
+    more_in_flight: float = 0.0
+    spread_vocabulary: bool = False
     logit_bytes: float = 10.0
     gathered_units: int = 2
     tp_gathered: bool = True
+    workspace_mib: float = 0.0
+    bucket_mib: float | None = None
     communicator_mib: float = 256.0
     context_mib: float = 600.0
     reserve: bool = True
     sp: bool = True
     vocab_multiple: int = 1
     recompute: Literal["none", "selective", "full"] = "none"
+    cuts_by_cost: bool = False
 
 
 RUNNER_STACKS: dict[Runner, str] = {
@@ -83,7 +107,13 @@ MODIFIERS: dict[str, dict[str, Any]] = {
     "flash": {"scores_bytes": 0.0},
     "dropout": {"dropout": True},
     "no-dropout": {"dropout": False},
-    "fused-loss": {"logit_bytes": 2.0},  # cross entropy that overwrites the scores with their gradient
+    "fused-loss": {"logit_bytes": 4.0},  # cross entropy in the scores' own dtype: scores and gradient
+    "2p": {"in_flight": 2.0, "more_in_flight": -1.0},  # zero-bubble schedules with twice 1F1B's memory
+    "v-half": {"in_flight": 1 / 2},
+    "v-min": {"in_flight": 1 / 3},
+    "vocab-1": {"spread_vocabulary": True, "more_in_flight": 2.0},  # arXiv:2411.05288, one barrier
+    "vocab-2": {"spread_vocabulary": True, "more_in_flight": 1.0},  # two barriers
+    "interlaced": {"spread_vocabulary": True, "in_flight": 1.5},  # the same paper, section 2
 }
 """What a modifier after the stack's name changes."""
 

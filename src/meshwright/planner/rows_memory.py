@@ -1,0 +1,70 @@
+"""What kind of memory figure a measured row prints, and the predicted figure that is to be compared with it."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from meshwright.basics.quantities import GIB
+from meshwright.files.prediction import StageMemory
+from meshwright.files.rows import Row
+
+MemoryKind = Literal["allocated", "reserved", "device"]
+
+_GB = 1e9 / GIB  # GiB in one GB
+
+# Sources that print "memory" and say elsewhere what they mean; the first pattern found in a row's framework decides.
+_BY_FRAMEWORK: tuple[tuple[str, MemoryKind], ...] = (
+    (r"oneflow", "device"),  # nvidia-smi, as their scripts read it
+    (r"primus", "device"),  # a share of the device's memory
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryFigure:
+    """A measured peak in GiB. `low_gib` is less than `gib` where the source prints GB without saying whether 10^9 or
+    2^30 bytes are meant. `rank` is the pipeline rank it belongs to; None: the fullest."""
+
+    kind: MemoryKind
+    gib: float
+    low_gib: float
+    rank: int | None = None
+
+    def error(self, predicted_gib: float) -> float:
+        """Predicted over measured, less 1; of what the figure may mean, the reading that lies nearest."""
+        nearest = min(max(predicted_gib, self.low_gib), self.gib)
+        return predicted_gib / nearest - 1
+
+
+def memory_figure(row: Row) -> MemoryFigure | None:
+    """The measured peak of a row; None where it has none."""
+    if row.peak_memory_gib is None:
+        return None
+    said = f"{row.peak_memory_stated} {row.notes}".lower()
+    stated = row.peak_memory_stated
+    unsure = re.search(r"\bGB|\bMB\b|unit not printed", stated.replace("GiB", "").replace("MiB", "")) is not None
+    low = row.peak_memory_gib * (_GB if unsure or not stated else 1.0)
+    return MemoryFigure(_kind(row, said), row.peak_memory_gib, low, 0 if "rank-0" in said else None)
+
+
+def _kind(row: Row, said: str) -> MemoryKind:
+    if re.search(r"allocated", said):
+        return "allocated"
+    if re.search(r"reserved", said):
+        return "reserved"
+    if re.search(r"nvidia-smi|rocm-smi|of device memory|whole device", said):
+        return "device"
+    framework = row.framework.lower()
+    return next((kind for pattern, kind in _BY_FRAMEWORK if re.search(pattern, framework)), "allocated")
+
+
+def predicted_gib(figure: MemoryFigure, stages: Sequence[StageMemory]) -> float:
+    """The figure of the same kind that was predicted, in GiB."""
+    chosen = stages if figure.rank is None else stages[figure.rank : figure.rank + 1]
+    return max(counted(stage, figure.kind) for stage in chosen) / GIB
+
+
+def counted(stage: StageMemory, kind: MemoryKind) -> int:
+    """Bytes of one rank as that kind counts them: tensors; with what the allocator holds; with the context."""
+    left_out = {"allocated": ("reserve", "context"), "reserved": ("context",), "device": ()}[kind]
+    return stage.total - sum(stage.parts.get(name, 0) for name in left_out)
