@@ -10,8 +10,8 @@ from .proposals import LLAMA, errors, found, propose, text, warnings
 
 
 @pytest.mark.parametrize(("vocab", "tp", "multiple", "rows"), [
-    (50257, 1, 128, 50304), (50257, 8, 128, 51200), (32000, 1, 128, None), (32000, 8, None, None), (50257, 2, None, 50258),
-    (50257, 1, None, None), (250682, 4, 128, 250880),
+    (50257, 1, 128, 50304), (50257, 8, 128, 51200), (32000, 1, 128, None), (32000, 8, None, None),
+    (50257, 2, None, 50258), (50257, 1, None, None), (250682, 4, 128, 250880),
 ])  # fmt: skip
 def test_padded_rows(vocab: int, tp: int, multiple: int | None, rows: int | None) -> None:
     asked = propose(replace(LLAMA, vocab=vocab), tp=tp, vocab_multiple=multiple)

@@ -59,21 +59,21 @@ def test_the_volume_of_each_exchange() -> None:
     """A ring all-reduce sends 2 (n - 1) / n of the gradient: 4 B a parameter in fp32."""
     asked = propose(batch=64, dp=8, tp=1, pp=1, cp=1, zero=0, micro_batch=2, gradient_exchange="micro-batch")
     once = 2 * 4 * total_parameters(LLAMA) * 7 / 8 / 2**30
-    assert f"{4 * once:.1f} GiB a step and device instead of {once:.2f} GiB" in text(
+    assert f"{4 * once:.2f} GiB a step and device instead of {once:.2f} GiB" in text(
         found(asked)["exchange-each-micro-batch"]
     )
 
 
 @pytest.mark.parametrize(("dtype", "whole"), [("bf16", 2), ("fp32", 4)])
 def test_b8_accumulating_without_reducing_keeps_a_whole_gradient(dtype: str, whole: int) -> None:
-    """2 to 4 B a parameter: 12.6 or 25.1 GiB of a Llama-7B (6.738 B parameters)."""
+    """2 to 4 B a parameter: 12.55 or 25.10 GiB of a Llama-7B (6.738 B parameters)."""
     cluster = on(64, memory_bytes=80 * 2**30)
     training = Training(gradient_dtype=dtype)  # type: ignore[arg-type]
     asked = propose(SEVEN, cluster, 128, 32768, training, dp=64, tp=1, pp=1, cp=1, zero=3, micro_batch=1,
                     gradient_exchange="step")  # fmt: skip
     gib = total_parameters(SEVEN) * whole / 2**30
     said = text(found(asked)["whole-gradient"])
-    assert f"whole on every rank until then: {gib:.1f} GiB ({whole} B a parameter)" in said
+    assert f"whole on every rank until then: {gib:.2f} GiB ({whole} B a parameter)" in said
     assert "2 times a step" in said
     once = replace(asked, global_batch=64)
     assert "whole-gradient" not in warnings(once)
