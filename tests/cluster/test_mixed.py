@@ -77,3 +77,9 @@ def test_an_aligned_group_crosses_no_border(nodes: list[tuple[int, int]], size: 
     ]
     for first in range(0, len(node_of), size):
         assert len(set(node_of[first : first + size])) == 1
+
+
+def test_an_enlarged_cluster_keeps_its_kinds() -> None:
+    found = cluster(part("H100", 16), part("A100-40GB", 8)).enlarged(3)
+    assert (found.gpus, [kind.gpus for kind in found.parts]) == (72, [48, 24])
+    assert device_of(found, 3, 2).name == "A100-40GB-SXM"

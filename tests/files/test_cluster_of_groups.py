@@ -92,4 +92,4 @@ def test_what_is_wrong_with_the_machine_file_comes_with_the_rest(tmp_path: Path)
     assert "machine.toml" in said[0]
     assert "cluster.gpu" in said[1]
     (missing,) = complaints('machine = "nowhere.toml"\ngpu = "H100"\ngpus = 8', tmp_path)
-    assert "there is no such file" in missing
+    assert "nowhere.toml: cluster.machine: there is no such file" in missing

@@ -42,12 +42,16 @@ def find(name: str, table: Mapping[str, Any], field: str, what: str) -> str:
     """
     known = {alias: row for row in table for alias in (row, *table[row].get("aliases", ())) if row != "defaults"}
     rows = {plain(alias): row for alias, row in known.items()}
-    loosely = {words(alias): row for alias, row in known.items()}
     for spelling in spellings(name):
-        row = rows.get(plain(spelling)) or loosely.get(words(spelling))
+        row = rows.get(plain(spelling)) or _same_words(spelling, known)
         if row is not None and _size_agrees(name.removeprefix(spelling), table[row]):
             return row
     raise _unknown(name, known, field, what)
+
+
+def _same_words(name: str, known: Mapping[str, str]) -> str | None:
+    wanted = words(name)
+    return next((row for alias, row in known.items() if words(alias) == wanted), None)
 
 
 def _size_agrees(remark: str, row: Mapping[str, Any]) -> bool:

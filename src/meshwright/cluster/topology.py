@@ -1,6 +1,6 @@
 """A cluster: how many devices, how many a node, and the links inside and between nodes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import gcd
 
@@ -72,6 +72,11 @@ class Cluster:
     def one_domain(self) -> bool:
         """True when `intra` joins every device, so that nothing ever crosses `inter`."""
         return len(self.parts) < 2 and self.gpus <= self.joined
+
+    def enlarged(self, times: int) -> "Cluster":
+        """The same cluster with that many times the devices, each kind of a mixed one alike."""
+        parts = tuple(replace(part, gpus=part.gpus * times) for part in self.parts)
+        return replace(self, gpus=self.gpus * times, parts=parts)
 
     @property
     def oversubscribed(self) -> bool:

@@ -36,7 +36,7 @@ def cluster_of(job: Job) -> ResolvedCluster:
     path = None if table.machine is None else job.folder / table.machine
     reading = Reading(table)
     if path is not None:
-        reading.machine = reading.attempt(lambda: read_machine(path))
+        reading.machine = reading.attempt(lambda: naming_field(lambda: read_machine(path), "cluster.machine"))
     if table.groups is not None:
         return ResolvedCluster(_mixed(reading, table.groups), {}, path)
     name = reading.attempt(lambda: _named(reading))

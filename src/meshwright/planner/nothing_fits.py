@@ -91,7 +91,7 @@ def _more_devices(setup: Setup, limit: int) -> tuple[int, Candidate] | None:
     times = 2
     while times <= _MOST_DEVICES:
         gpus = setup.proposal.cluster.gpus * times
-        cluster = replace(setup.proposal.cluster, gpus=gpus)
+        cluster = setup.proposal.cluster.enlarged(times)
         candidate = _leanest(replace(setup, proposal=replace(setup.proposal, cluster=cluster)))
         if candidate is not None and candidate.fits:
             return gpus, candidate
