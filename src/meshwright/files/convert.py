@@ -18,7 +18,7 @@ from meshwright.files.outputs import (
 )
 from meshwright.files.outputs_run import DiagnoseOutput, FindingPart, RankPart, TrainOutput
 from meshwright.files.plan import Plan
-from meshwright.files.prediction import Prediction
+from meshwright.files.prediction import Prediction, StageMemory, Verdict, verdict
 from meshwright.files.run import RunResult
 from meshwright.layout.batch import equation, micro_batches_for
 from meshwright.layout.degrees import Layout, describe
@@ -109,6 +109,11 @@ def plan_entry(plan: Plan, runnable_by: Sequence[str], why: str) -> PlanEntry:
 def predict_output(plan: Plan, runnable_by: Sequence[str], why: str) -> PredictOutput:
     """One entry of `plans` on its own."""
     return PredictOutput.model_validate({**_figures(plan, runnable_by), "why": why})
+
+
+def verdict_of(found: Prediction, rank: StageMemory) -> Verdict:
+    """What to say of one pipeline rank's memory."""
+    return verdict(rank, found.memory_limit_bytes)
 
 
 def _finite(value: float) -> float | None:

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from meshwright.basics.quantities import GIB
-from meshwright.files.convert import prediction_of
+from meshwright.files.convert import prediction_of, verdict_of
 from meshwright.files.outputs import MemoryStagePart
 from meshwright.files.outputs_memory import AdvicePart, FitPart, MemoryOutput, OomPart, RecipePart, TracedStagePart
 from meshwright.files.plan import Plan
-from meshwright.files.prediction import Prediction, StageMemory, Verdict, verdict
+from meshwright.files.prediction import Prediction, StageMemory, Verdict
 
 SEVERITY: tuple[Verdict, ...] = ("fits", "tight", "does not fit")
 
@@ -19,7 +19,7 @@ def stage_part(found: Prediction, rank: StageMemory) -> MemoryStagePart:
         pipeline_rank=rank.pipeline_rank, stages=list(rank.stages), total_gib=rank.total / GIB,
         total_gb=rank.total / 1e9, parts_gib={kind: size / GIB for kind, size in rank.parts.items()},
         range_gib=None if rank.range is None else (rank.range[0] / GIB, rank.range[1] / GIB),
-        limit_gib=limit / GIB, p_oom=rank.p_oom, verdict=verdict(rank, found.memory_limit_bytes),
+        limit_gib=limit / GIB, p_oom=rank.p_oom, verdict=verdict_of(found, rank),
         in_flight=rank.in_flight, units_gib={kind: size / GIB for kind, size in rank.units.items()},
         moments_gib={moment: size / GIB for moment, size in rank.moments.items()},
     )  # fmt: skip

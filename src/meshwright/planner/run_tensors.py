@@ -103,6 +103,12 @@ def _attention(sizes: _Sizes, at: _Place, variant: Variant) -> Iterator[PlanTens
         return PlanTensor(name, shape, dtype, (at.unit,), at.ranks, why, _fewer(sizes, width=True))
 
     yield of("q", heads * arch.query_dim, "queries, kept for the backward of attention")
+    if arch.positions == "rope" and arch.latent is None:
+        for name, count in (("q", heads), ("k", keys)):
+            why = "rotary positions written out in operators turn one half of each head into the other"
+            yield of(f"half of {name}", count * arch.query_dim // 2, why)
+            if sizes.dtype != "fp32":
+                yield of(f"fp32 copy of {name}", count * arch.query_dim, "rotary positions are applied in fp32", "fp32")
     if arch.latent is None:
         yield of("k or v", keys * arch.head_dim, "keys or values, kept for the backward of attention")
         yield of("q, k and v in one", (heads + 2 * keys) * arch.head_dim, "the result of a fused q-k-v product")

@@ -92,6 +92,10 @@ def _of_tensor(plan: Plan, unit: Unit, tensor: Tensor, ranks: tuple[int, ...], s
 
     next_zero = f"layout.zero = {layout.zero + 1}" if layout.zero < 3 else "a larger shard group"
     yield of("weight", dtypes.weight, layout.zero == 3, "held for the whole run", "layout.zero = 3")
+    half = "fp16" if plan.setup.proposal.training.precision == "fp16" else "bf16"
+    if dtypes.weight == "fp32" and plan.setup.proposal.training.precision != "fp32":
+        yield of("half-precision copy", half, False, "cast for each product, kept for its backward", "")
+        yield of("half-precision gradient", half, False, "before it is added up in fp32", "")
     yield of("gradient", dtypes.gradient, layout.zero >= 2, "accumulated until the optimizer step", next_zero)
     if layout.zero >= 2:
         yield of("whole gradient", dtypes.gradient, False, "before it is reduced to a shard", "")
