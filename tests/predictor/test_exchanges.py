@@ -22,8 +22,9 @@ def exchange(plan: Plan, parameters: float = ONE_B, units: int = 32) -> StepExch
     """The exchange of one rank that holds so many parameters."""
     cluster = plan.setup.proposal.cluster
     among = replica_groups(cluster, plan.layout)
-    training, layout = plan.setup.proposal.training, plan.layout
-    return step_exchange(training, cluster, layout.zero, layout.bucket_mib, among, Parameters(parameters, 0), units)
+    arch, training, layout = plan.setup.proposal.arch, plan.setup.proposal.training, plan.layout
+    held = Parameters(parameters, 0)
+    return step_exchange(arch, training, cluster, layout.zero, layout.bucket_mib, among, held, units)
 
 
 def bytes_moved(plan: Plan, seconds: float) -> float:

@@ -30,8 +30,7 @@ def test_data_sheets_are_told_from_guesses(make_plan: MakePlan, llama_7b: Archit
     assert set(origins.values()) <= {"measured", "fitted", "data sheet", "guessed"}
 
 
-def test_experts_and_adapters_bring_their_own(make_plan: MakePlan, llama_7b: Architecture) -> None:
+def test_experts_bring_their_own(make_plan: MakePlan, llama_7b: Architecture) -> None:
     experts = replace(llama_7b, experts=8, active_experts=2)
     assert "expert_kernels" in predict(make_plan(experts, 1, 4, 512)).origins
     assert "expert_kernels" not in predict(make_plan(llama_7b, 1, 4, 512)).origins
-    assert "lora_trainable" in predict(make_plan(llama_7b, 1, 4, 512, task="lora")).origins

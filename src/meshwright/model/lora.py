@@ -4,8 +4,10 @@ A matrix [out, in] gets two factors, rank · in and rank · out. q, k and v, and
 here, as in the modules of most families. Routers, gates of shared experts, the embedding and the head stay frozen.
 """
 
+from functools import lru_cache
+
 from meshwright.model.architecture import Architecture
-from meshwright.model.parameters import unit_parameters
+from meshwright.model.parameters import total_parameters, unit_parameters
 from meshwright.model.shapes import Tensor, tensors_of
 from meshwright.model.training import Training
 from meshwright.model.units import Unit, units_of
@@ -55,6 +57,12 @@ def trainable_parameters(
     if training.task == "lora":
         return adapter_parameters(arch, unit, training, tp, ep, etp)
     return unit_parameters(arch, unit, tp, ep, etp)
+
+
+@lru_cache(maxsize=64)
+def trainable_share(arch: Architecture, training: Training) -> float:
+    """Share of the model's parameters that receive gradients, adapters counted beside the frozen ones' number."""
+    return total_adapter_parameters(arch, training) / total_parameters(arch) if training.task == "lora" else 1.0
 
 
 def total_adapter_parameters(arch: Architecture, training: Training) -> int:

@@ -221,7 +221,7 @@ class Floors:
             return _PerStep(0.0, 0.0, 0.0, 0.0, 0.0, optimizer, states)
         bucket = _PLAIN.bucket_mib if proposal.wanted.bucket_mib is None else proposal.wanted.bucket_mib
         exchange = step_exchange(
-            training, cluster, zero, bucket, replica_groups(cluster, s), Parameters(dense, expert),
+            proposal.arch, training, cluster, zero, bucket, replica_groups(cluster, s), Parameters(dense, expert),
             len(sums.table.names), len(group.placement),
         )  # fmt: skip
         copies_f, copies_b = copies_s(self.setup, zero, np.array([dense + expert]))  # none below ZeRO-2

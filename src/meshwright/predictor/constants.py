@@ -78,8 +78,6 @@ COLLECTIVE_LAUNCH_S = Constant(8e-6, "guessed", "one collective: launch and rend
 
 COMMUNICATOR_BYTES = Constant(256 * 2**20, "guessed", "channel buffers of one communicator on a GPU")
 
-LORA_TRAINABLE = Constant(0.005, "guessed", "adapters of rank 8-16 on the attention and feed-forward matrices")
-
 RANGE = Constant(0.25, "guessed", "until it is learned from measured rows")
 """Half-width of the predicted range, as a share of the step time."""
 

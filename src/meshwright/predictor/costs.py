@@ -11,6 +11,7 @@ from meshwright.files.run import MeasuredUnits
 from meshwright.files.setup import Setup
 from meshwright.layout.batch import Batch
 from meshwright.layout.degrees import Layout
+from meshwright.model.lora import trainable_share
 from meshwright.model.states import gradient_bytes, state_bytes
 from meshwright.predictor import constants, groups
 from meshwright.predictor.collectives import allreduce_s
@@ -20,7 +21,6 @@ from meshwright.predictor.exchanges import (
     hop_s,
     replica_groups,
     step_exchange,
-    trainable_share,
 )
 from meshwright.predictor.recipe import recipe_of
 from meshwright.predictor.table import Figure, StageTable, by_rank
@@ -87,7 +87,9 @@ def optimizer_s(
     if measured is not None and measured.optimizer_s > 0:
         return updated * (measured.optimizer_s / (measured.optimizer_parameters or float(whole.mean())))
     rate = device.memory_bandwidth.value * constants.MEMORY_EFFICIENCY.value
-    return updated * trainable_share(training) * optimizer_bytes(setup) / rate + 20 * device.launch_s.value
+    return (
+        updated * trainable_share(proposal.arch, training) * optimizer_bytes(setup) / rate + 20 * device.launch_s.value
+    )
 
 
 def _beside(busy: Floats, exchange: Floats, units: NDArray[np.int64], overlap: bool) -> Floats:
@@ -105,7 +107,7 @@ def copies_s(setup: Setup, zero: int, parameters: Floats) -> tuple[Floats, Float
     training, device = setup.proposal.training, setup.proposal.cluster.device
     rate = device.memory_bandwidth.value * constants.MEMORY_EFFICIENCY.value
     recipe = state_bytes(training)
-    weight, gradient = recipe.weight, recipe.gradient * trainable_share(training)
+    weight, gradient = recipe.weight, recipe.gradient * trainable_share(setup.proposal.arch, training)
     gather = 2 * weight * parameters / rate if zero == 3 else np.zeros_like(parameters)
     pack = (weight + gradient) * parameters / rate if zero >= 2 else np.zeros_like(parameters)
     return gather, gather + pack
@@ -133,7 +135,9 @@ def step_costs(
         among = replica_groups(cluster, layout)
         held = list(zip(stages[Figure.DENSE].tolist(), stages[Figure.EXPERT].tolist(), stages.units, strict=True))
         each = {
-            one: step_exchange(training, cluster, layout.zero, layout.bucket_mib, among, Parameters(*one[:2]), one[2])
+            one: step_exchange(
+                proposal.arch, training, cluster, layout.zero, layout.bucket_mib, among, Parameters(*one[:2]), one[2]
+            )
             for one in set(held)
         }
         parts = [each[one] for one in held]

@@ -6,6 +6,7 @@ from meshwright.basics.quantities import MIB
 from meshwright.cluster.topology import Cluster
 from meshwright.model.activations import boundary_bytes, value_bytes
 from meshwright.model.architecture import Architecture
+from meshwright.model.lora import trainable_share
 from meshwright.model.states import WEIGHT_BYTES, gradient_bytes
 from meshwright.model.training import Training
 from meshwright.model.units import Unit
@@ -13,7 +14,6 @@ from meshwright.model.variants import variant_of
 from meshwright.predictor import groups
 from meshwright.predictor.collectives import allgather_s, allreduce_s, alltoall_s, p2p_s, reducescatter_s
 from meshwright.predictor.compute import Share, UnitCost
-from meshwright.predictor.constants import LORA_TRAINABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +167,7 @@ def replica_groups(cluster: Cluster, degrees: groups.Degrees) -> ReplicaGroups:
 
 
 def step_exchange(
+    arch: Architecture,
     training: Training,
     cluster: Cluster,
     zero: int,
@@ -184,7 +185,7 @@ def step_exchange(
     backward as well (Rajbhandari et al. 2020). Buckets cost their latency each. With HSDP shards are summed once more
     over the replicas.
     """
-    trainable = trainable_share(training)
+    trainable = trainable_share(arch, training)
     grads, weights = gradient_bytes(training) * trainable, WEIGHT_BYTES[training.precision]
     parts = [(held.dense, units, among.shards, among.replicas, among.whole)]
     if held.expert:  # of several stages one may hold them all
@@ -212,8 +213,3 @@ def step_exchange(
         else:
             forward, backward = forward + gather, backward + gather + reduce
     return StepExchange(end, after, forward, backward, rounds)
-
-
-def trainable_share(training: Training) -> float:
-    """Share of the parameters that receive gradients."""
-    return LORA_TRAINABLE.value if training.task == "lora" else 1.0

@@ -54,8 +54,6 @@ def _of_the_model(setup: Setup) -> Mapping[str, Constant]:
     }
     if setup.proposal.arch.experts:
         used["expert_kernels"] = constants.EXPERT_KERNELS
-    if setup.proposal.training.task == "lora":
-        used["lora_trainable"] = constants.LORA_TRAINABLE
     return used
 
 

@@ -14,11 +14,12 @@ from meshwright.files.setup import Setup
 from meshwright.layout.batch import Batch
 from meshwright.layout.degrees import Layout
 from meshwright.layout.recomputed import recomputed_units
+from meshwright.model.lora import adapter_parameters
 from meshwright.model.parameters import tensor_parameters
 from meshwright.model.shapes import tensors_of
 from meshwright.model.units import Unit, UnitKind, units_of
 from meshwright.predictor.compute import Share, UnitCost, costs_by_unit, share_of
-from meshwright.predictor.exchanges import UnitExchange, trainable_share, unit_exchange
+from meshwright.predictor.exchanges import UnitExchange, unit_exchange
 from meshwright.predictor.groups import Degrees
 from meshwright.predictor.memory_units import kept_bytes
 from meshwright.predictor.stacks import Stack, stack_of
@@ -92,7 +93,9 @@ def memory_figures(setup: Setup, unit: Unit, share: Share, stack: Stack) -> list
     working = kept = kept_bytes(arch, training, unit, share, "none", stack)
     if share.recompute != "none":
         kept = kept_bytes(arch, training, unit, share, share.recompute, stack)
-    adapter = trainable_share(training) * (dense + expert) if training.task == "lora" else 0.0
+    adapter = 0.0
+    if training.task == "lora":
+        adapter = float(adapter_parameters(arch, unit, training, share.tp, share.ep, share.etp))
     return [dense, expert, kept, working, adapter]
 
 
