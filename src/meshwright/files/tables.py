@@ -2,55 +2,16 @@
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, create_model
+from pydantic import Field, create_model
 
 from meshwright.files.setup import DataSource, Profiling, Runner, Tuning
+from meshwright.files.table_types import Count, Degree, LinkName, Parameters, Peaks, Samples, Size, Table, Text
+from meshwright.files.tables_layout import LayoutTable, TrainingTable
 from meshwright.layout.claims import CLAIMS, Claim
-from meshwright.layout.degrees import Exchange, Offload, Recompute, Schedule
-from meshwright.model.training import Optimizer, Precision, Task, Training
 
 FORMAT = 1
 
-_TRAINING, _DATA, _PROFILE, _TUNE = Training(), DataSource(), Profiling(), Tuning()
-
-
-def _not_blank(text: str) -> str:
-    if not text.strip():
-        raise ValueError("must not be empty")
-    return text
-
-
-def _link(value: Any) -> str | float:
-    if isinstance(value, str) and value.strip():
-        return value
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1e6:
-        return float(value)
-    raise ValueError("must be a link of the catalogue or a number of GB/s above 0")
-
-
-def _parameters(value: Any) -> str | int:
-    if isinstance(value, str) and value.strip():
-        return value
-    if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 10**14:
-        return value
-    raise ValueError('must be a number of parameters such as "1.2B"')
-
-
-Text = Annotated[str, AfterValidator(_not_blank)]
-Count = Annotated[int, Field(ge=1, le=10**9)]  # tokens, steps
-Samples = Annotated[int, Field(ge=1, le=10**6)]  # a step; beyond it a prediction would take minutes
-Degree = Annotated[int, Field(ge=1, le=10**6)]
-Size = Annotated[float, Field(gt=0, le=1e6)]
-Share = Annotated[float, Field(ge=0, lt=1)]
-Peaks = Annotated[dict[str, Size], Field(min_length=1)]
-LinkName = Annotated[str | float, PlainValidator(_link)]
-Parameters = Annotated[str | int, PlainValidator(_parameters)]
-
-
-class Table(BaseModel):
-    """A TOML table: every key is known and has exactly its type; numbers are finite."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
+_DATA, _PROFILE, _TUNE = DataSource(), Profiling(), Tuning()
 
 
 class LatentTable(Table):
@@ -186,41 +147,6 @@ class BatchTable(Table):
     micro_batches: Samples | None = Field(default=None, description="micro-batches a step on each replica; checked")
 
 
-class TrainingTable(Table):
-    """[training]: the recipe."""
-
-    task: Task = _TRAINING.task
-    precision: Precision = _TRAINING.precision
-    optimizer: Optimizer = _TRAINING.optimizer
-    gradient_dtype: Literal["fp32", "bf16", "fp16"] = Field(
-        default=_TRAINING.gradient_dtype, description="in which gradients are accumulated and exchanged"
-    )
-    lr: Annotated[float, Field(gt=0, le=1e3)] = Field(default=_TRAINING.lr, description="peak learning rate")
-    lr_schedule: Literal["constant", "cosine", "linear"] = _TRAINING.lr_schedule
-    warmup: Annotated[int, Field(ge=0, le=10**9)] = Field(
-        default=_TRAINING.warmup, description="steps of linear warm-up"
-    )
-    weight_decay: Annotated[float, Field(ge=0, le=10)] = _TRAINING.weight_decay
-    betas: Annotated[list[Share], Field(min_length=2, max_length=2)] = Field(default=list(_TRAINING.betas))
-    clip: Annotated[float, Field(ge=0, le=1e9)] = Field(
-        default=_TRAINING.clip, description="global gradient norm; 0: off"
-    )
-    loss_scale: Annotated[float, Field(gt=0, le=2.0**32)] | None = Field(
-        default=_TRAINING.loss_scale, description="fp16 only; left out: dynamic"
-    )
-    lora_rank: Annotated[int, Field(ge=1, le=10**5)] = Field(
-        default=_TRAINING.lora_rank, description="rank of the adapters of task lora"
-    )
-    lora_targets: Literal["attention", "all"] = Field(
-        default=_TRAINING.lora_targets, description="matrices with an adapter: of attention, or all of a layer"
-    )
-    expert_imbalance: Annotated[float, Field(ge=1, le=10**5)] = Field(
-        default=_TRAINING.expert_imbalance, description="tokens of the fullest expert rank over the mean"
-    )
-    steps: Count = _TRAINING.steps
-    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = _TRAINING.seed
-
-
 class DataTable(Table):
     """[data]: the text to train on."""
 
@@ -231,47 +157,6 @@ class DataTable(Table):
         default=_DATA.vocab, description="size of the tokenizer to train; left out: the model's vocabulary"
     )
     limit_mib: Size | None = Field(default=_DATA.limit_mib, description="use at most this much text")
-
-
-class LayoutTable(Table):
-    """[layout]: what is given is fixed, what is not is searched."""
-
-    dp: Degree | None = Field(default=None, description="data degree")
-    tp: Degree | None = Field(default=None, description="tensor degree")
-    pp: Degree | None = Field(default=None, description="pipeline degree")
-    cp: Degree | None = Field(default=None, description="context degree")
-    ep: Degree | None = Field(default=None, description="expert degree, carved out of dp * cp")
-    etp: Degree | None = Field(default=None, description="tensor degree inside experts")
-    vpp: Degree | None = Field(default=None, description="model chunks a pipeline rank")
-    sp: bool | None = Field(default=None, description="sequence parallelism inside the tensor group")
-    zero: Annotated[int, Field(ge=0, le=3)] | None = Field(default=None, description="ZeRO stage")
-    shard_group: Degree | None = Field(
-        default=None, description="ranks that share one set of shards; left out: all of dp"
-    )
-    schedule: Schedule | None = None
-    recompute: Recompute | None = Field(default=None, description="which activations are computed again")
-    recompute_layers: Annotated[int, Field(ge=1, le=1000)] | None = Field(
-        default=None, description="full recompute for the first k layers of a stage only"
-    )
-    bucket_mib: Size | None = Field(default=None, description="size of a bucket of the gradient exchange")
-    overlap: bool | None = Field(default=None, description="exchange gradients during backward")
-    gradient_exchange: Exchange | None = Field(
-        default=None, description="left out: once a step under ZeRO-0 and 1, in each micro-batch under ZeRO-2 and 3"
-    )
-    offload: Offload | None = Field(
-        default=None, description="to CPU memory: optimizer states, or parameters and gradients as well"
-    )
-    vocab_parallel: bool | None = Field(default=None, description="logits and loss divided over the tensor group")
-    loss_chunk: Count | None = Field(default=None, description="tokens whose logits exist at one time; left out: all")
-    vocab_multiple: Degree | None = Field(
-        default=None, description="embedding rows are padded to a multiple of this times tp"
-    )
-    stages: list[list[Text]] | None = Field(
-        default=None, description='units of each stage: [["embed", "layers.0-5"], ["layers.6-11", "head"]]'
-    )
-    placement: list[Annotated[int, Field(ge=0, le=10**6)]] | None = Field(
-        default=None, description="the pipeline rank that holds each stage; left out: as the schedule has it"
-    )
 
 
 class SearchTable(Table):
