@@ -183,7 +183,7 @@ def cluster_or_complaints(table: dict[str, object]) -> Cluster | tuple[Complaint
         return error.complaints
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.one_of(loose, typed), st.lists(typed, max_size=2))
 def test_whatever_is_written_it_is_a_cluster_or_refused_by_name(
     table: dict[str, object], groups: list[dict[str, object]]

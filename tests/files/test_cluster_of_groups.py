@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from meshwright.basics.quantities import GIB
+from meshwright.cluster import local
+from meshwright.cluster.machine import VisibleGpu
 from meshwright.files.job import parse_job
 from meshwright.files.resolve import resolved_text, setup_of
 
@@ -83,6 +87,29 @@ def test_a_worker_of_this_machine_takes_the_files_figures(tmp_path: Path) -> Non
         assert found.device.memory_bandwidth.value == 7e9
         assert found.memory_bytes == GIB // 4
         assert found.intra.bytes_per_s.value == found.inter.bytes_per_s.value == 1e9
+
+
+def driver(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    shown = VisibleGpu(name, 24 * GIB, nvlink=False, pcie=4)
+    monkeypatch.setattr(local, "visible_gpus", lambda: (shown, shown))
+
+
+def test_a_gpu_of_this_machine_that_nobody_knows_takes_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver(monkeypatch, "NVIDIA Quadro X")
+    (said,) = complaints('gpu = "local"')
+    assert "give the numbers: cluster.memory_gib, cluster.peak_tflops, cluster.bandwidth_gb;" in said
+    found = cluster('gpu = "local"\nmemory_gib = 23\npeak_tflops = {fp16 = 50}\nbandwidth_gb = 600')
+    assert (found.device.name, found.gpus, found.local, found.intra.name) == ("NVIDIA Quadro X", 2, True, "pcie4")
+    assert found.memory_bytes == 23 * GIB
+
+
+def test_a_known_gpu_of_this_machine_takes_measured_figures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    driver(monkeypatch, "NVIDIA GeForce RTX 3090")
+    machine(tmp_path, "[devices.RTX-3090]\nbandwidth_gb = 870\n[links.pcie4]\ngb_per_s = 20")
+    found = cluster('gpu = "local"\nmachine = "machine.toml"', tmp_path)
+    assert (found.device.memory_bandwidth.value, found.intra.bytes_per_s.value) == (870e9, 20e9)
+    (said,) = complaints('gpu = "local"\npeak_tflops = {bf16 = 142}', tmp_path)
+    assert "twice the dense peak of RTX-3090" in said
 
 
 def test_what_is_wrong_with_the_machine_file_comes_with_the_rest(tmp_path: Path) -> None:

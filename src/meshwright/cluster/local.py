@@ -1,6 +1,7 @@
 """This machine as a cluster of one node: its NVIDIA GPUs, or processes that share its cores."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 from meshwright.basics.errors import Complaint, InputError, bad_input
@@ -23,11 +24,15 @@ def available_devices() -> int:
     return len(visible_gpus()) or usable_cores()
 
 
-def local_cluster(gpus: int, memory_gib: float | None = None) -> Cluster:
+Lookup = Callable[[str], Device]
+"""From the name that the driver gives a GPU to its figures; raises InputError for one that nobody knows."""
+
+
+def local_cluster(gpus: int, memory_gib: float | None = None, lookup: Lookup = device) -> Cluster:
     """`gpus` devices of this machine: NVIDIA GPUs of the catalogue where the driver shows some, otherwise CPU workers.
 
     `memory_gib` is what one rank may use; None means the GPU's memory, or an equal share of the memory that is free
-    now. Raises InputError for fewer than one device, more than there are GPUs, or GPUs that the catalogue lacks.
+    now. Raises InputError for fewer than one device, more than there are GPUs, or GPUs that `lookup` lacks.
     """
     complaints = []
     if isinstance(gpus, bool) or not isinstance(gpus, int) or not 1 <= gpus <= _MOST_WORKERS:
@@ -38,10 +43,12 @@ def local_cluster(gpus: int, memory_gib: float | None = None) -> Cluster:
         raise InputError(tuple(complaints))
     wanted = None if memory_gib is None else round(memory_gib * GIB)
     found = visible_gpus()
-    return gpu_cluster(found, gpus, wanted) if found else cpu_cluster(gpus, wanted)
+    return gpu_cluster(found, gpus, wanted, lookup) if found else cpu_cluster(gpus, wanted)
 
 
-def gpu_cluster(found: tuple[VisibleGpu, ...], gpus: int, memory_bytes: int | None = None) -> Cluster:
+def gpu_cluster(
+    found: tuple[VisibleGpu, ...], gpus: int, memory_bytes: int | None = None, lookup: Lookup = device
+) -> Cluster:
     """A cluster of `gpus` of the GPUs found, joined by NVLink where it is up, otherwise by PCIe. Raises InputError."""
     if gpus > len(found):
         raise bad_input("this machine has fewer GPUs", field="cluster.gpus", value=gpus, legal=f"1 to {len(found)}")
@@ -49,7 +56,7 @@ def gpu_cluster(found: tuple[VisibleGpu, ...], gpus: int, memory_bytes: int | No
     if len(names) > 1:
         raise bad_input("the GPUs of this machine are of several kinds", field="cluster.gpu", value=", ".join(names))
     first = found[0]
-    known = device(first.name)
+    known = lookup(first.name)
     pcie = f"pcie{min(max(first.pcie or 4, 3), _MOST_PCIE)}"
     wire = link(known.nvlink if known.nvlink and first.nvlink else pcie)
     usable = min(known.memory_bytes, first.memory_bytes)

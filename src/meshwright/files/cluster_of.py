@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from meshwright.basics.errors import Complaint, InputError
 from meshwright.basics.figures import ValueOrigin
+from meshwright.cluster.device import Device
 from meshwright.cluster.topology import Cluster, Part
-from meshwright.files.cluster_parts import Network, Reading, between, inside, over, part_of
+from meshwright.files.cluster_parts import Network, Reading, between, inside, named_device, over, part_of
 from meshwright.files.cluster_toml import LOCAL
 from meshwright.files.complaints import naming_field
 from meshwright.files.job import Job, parse_toml, read_text
@@ -74,7 +75,11 @@ def _local(reading: Reading) -> tuple[Cluster, dict[str, ValueOrigin]]:
     gpus = table.gpus
     if gpus is None:
         gpus, detected["cluster.gpus"] = available_devices(), "detected"
-    found = reading.attempt(lambda: naming_field(lambda: local_cluster(gpus, table.memory_gib), "cluster.gpus"))
+
+    def lookup(name: str) -> Device:
+        return named_device(reading, name, table, "cluster", wired=True)
+
+    found = reading.attempt(lambda: naming_field(lambda: local_cluster(gpus, table.memory_gib, lookup), "cluster.gpus"))
     if found is None:
         raise reading.refused()
     figures = applied(reading.machine, found.device, sole=True)

@@ -112,7 +112,7 @@ def part_of(reading: Reading, name: str, table: ClusterTable | GroupTable, where
     from meshwright.cluster.catalogue import device as device_named
 
     before = len(reading.complaints)
-    device = reading.attempt(lambda: _device(reading, name, table, where))
+    device = reading.attempt(lambda: named_device(reading, name, table, where))
     gpus = table.gpus
     if gpus is None:
         reading.complaints.append(Complaint(f"{where}.gpus", "", f"is required with gpu = {shown(name)}"))
@@ -129,8 +129,11 @@ def part_of(reading: Reading, name: str, table: ClusterTable | GroupTable, where
     return Part(device, gpus, per_node, intra, memory)
 
 
-def _device(reading: Reading, name: str, table: ClusterTable | GroupTable, where: str) -> Device:
-    """The catalogue's or the machine file's device with the stated figures over it, or one made of stated figures."""
+def named_device(
+    reading: Reading, name: str, table: ClusterTable | GroupTable, where: str, wired: bool = False
+) -> Device:
+    """The catalogue's or the machine file's device with the stated figures over it, or one made of stated figures.
+    `wired`: its link is known. Raises InputError."""
     from meshwright.cluster.measured import device_in
     from meshwright.cluster.stated import Stated, from_figures, peak_complaints
 
@@ -139,7 +142,7 @@ def _device(reading: Reading, name: str, table: ClusterTable | GroupTable, where
         known = naming_field(lambda: device_in(reading.machine, name, f"{where}.gpu"), f"{where}.gpu")
     except InputError as error:
         missing = list(given.missing)
-        if table.intra_node is None and (table.gpus or 2) > 1:
+        if table.intra_node is None and not wired and (table.gpus or 2) > 1:
             missing.append("intra_node")
         if missing:
             more = peak_complaints(name, {}, table.peak_tflops or {}, f"{where}.peak_tflops")

@@ -54,16 +54,20 @@ def _part_table(part: Part, limited: bool = False) -> dict[str, Any]:
 def _kind_table(part: Part, limited: bool) -> dict[str, Any]:
     """Sizes and stated figures. A limit that the user set must reach the ranks, which hold to it (`limited`)."""
     device = part.device
-    given = device.memory_bandwidth.source == STATED and device.name not in device_names()
-    shown = limited or given or part.memory_bytes != device.memory_bytes
+    made_of_numbers = device.kind == "gpu" and _stated(device) and device.name not in device_names()
+    shown = limited or made_of_numbers or part.memory_bytes != device.memory_bytes
     bandwidth = device.memory_bandwidth
     return {
         "gpus": part.gpus,
         "gpus_per_node": part.gpus_per_node,
         "memory_gib": part.memory_bytes / GIB if shown else None,
         "peak_tflops": _stated_peaks(device) or None,
-        "bandwidth_gb": unscaled(bandwidth.value, 1e9) if bandwidth.source == STATED else None,
+        "bandwidth_gb": unscaled(bandwidth.value, 1e9) if _stated(device) else None,
     }
+
+
+def _stated(device: Device) -> bool:
+    return device.memory_bandwidth.source == STATED
 
 
 def _stated_peaks(device: Device) -> dict[str, float]:
