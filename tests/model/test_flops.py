@@ -73,6 +73,27 @@ def test_a_window_only_ever_saves(seq_len: int, window: int) -> None:
         assert keys == seq_len / 2
 
 
+@given(st.integers(1, 300), st.integers(1, 400), st.booleans())
+def test_masks_counted_one_by_one_agree(seq_len: int, window: int, chunked: bool) -> None:
+    """The convention leaves out the half key by which a query's own position exceeds the mean."""
+
+    def first(query: int) -> int:
+        return query - query % window if chunked else max(0, query - window + 1)
+
+    mean = sum(query + 1 - first(query) for query in range(seq_len)) / seq_len
+    assert keys_per_query(seq_len, window, chunked=chunked) == pytest.approx(mean, abs=0.5001)
+
+
+def test_windows_count_on_the_layers_that_have_them() -> None:
+    mixed = replace(LLAMA_7B, sliding_window=1024, global_layers=(5, 11))
+    local, whole = ATTN, Unit("layers.5.attn", "attn", 5)
+    per_key = 4 * 32 * 128
+    assert attention_flops_per_token(mixed, local, 8192) == per_key * (1024 - 64)
+    assert attention_flops_per_token(mixed, whole, 8192) == per_key * 4096
+    chunked = replace(mixed, chunked=True)
+    assert attention_flops_per_token(chunked, local, 8192) == per_key * 512
+
+
 def test_layers_add_up_in_parallel_residual_families() -> None:
     parallel = replace(LLAMA_7B, parallel_residual=True)
     assert len(units_of(parallel)) == 34

@@ -1,5 +1,6 @@
 """The tensors of each unit against real modules: parameters on meta tensors, FLOPs by counting in a forward."""
 
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -53,5 +54,11 @@ def test_flops_equal_a_count_of_the_matrix_products_in_a_forward(kind: str, tmp_
     )
     if arch.family == "llama4_text":  # its module hands every token to every expert and weighs most results by zero
         arch = replace(arch, active_experts=arch.experts)
-    ours = sum(unit_forward_flops(arch, unit, batch * seq, seq, causal=False) for unit in units_of(arch))
-    assert ours == counter.get_total_flops() - angles
+    ours: Counter[int | None] = Counter()
+    for unit in units_of(arch):
+        ours[unit.layer] += round(unit_forward_flops(arch, unit, batch * seq, seq, causal=False))
+    for name, by_operation in counter.get_flop_counts().items():
+        if layer := re.search(r"\.(?:layers|h|blocks)\.(\d+)$", name):
+            assert ours[int(layer[1])] == sum(by_operation.values()), name
+    assert len([layer for layer in ours if layer is not None]) == arch.layers
+    assert ours.total() == counter.get_total_flops() - angles

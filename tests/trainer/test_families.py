@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from meshwright.basics.errors import InputError
+from meshwright.model.architecture import LatentAttention
 from meshwright.trainer.models.families import FAMILIES, complaints, inverse_frequencies, numerics
 from meshwright.trainer.unsupported import unsupported
 
@@ -32,6 +33,20 @@ def test_every_feature_out_of_reach_is_listed_at_once() -> None:
         "layer_norms", "embed_norm",
     }  # fmt: skip
     assert complaints(TINY) == ()
+
+
+def test_parts_that_the_decoder_lacks_are_refused() -> None:
+    latent = LatentAttention(8, 8, 8, 8)
+    wrong = variant(latent=latent, sinks=True, qk_norm=True, qk_norm_wide=True, qk_norm_weight=False, head_bias=True)
+    fields = {complaint.field.removeprefix("model.") for complaint in complaints(wrong)}
+    assert fields == {"latent", "sinks", "qk_norm_wide", "qk_norm_weight", "head_bias"}
+
+
+def test_of_several_parts_the_text_decoders_numbers_count(tmp_path) -> None:
+    inner = {"model_type": "llama", "rope_theta": 5e5, "rms_norm_eps": 1e-5}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llava", "rope_theta": 1.0, "text_config": inner}))
+    rules = numerics(variant(config_path=str(tmp_path)))
+    assert (rules.rope_theta, rules.norm_eps) == (5e5, 1e-5)
 
 
 def test_config_overrides_the_familys_defaults(tmp_path) -> None:

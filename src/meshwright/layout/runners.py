@@ -108,7 +108,8 @@ def _model(can: Abilities, arch: Architecture, training: Training, layout: Layou
 
 def _is_decoder(arch: Architecture) -> bool:
     plain = arch.norm == "rms" and arch.positions == "rope" and arch.gated and not arch.parallel_residual
-    return plain and arch.sliding_window is None and not arch.embed_norm and arch.layer_norms == 2
+    odd = arch.latent is not None or arch.sinks or arch.qk_norm_wide or not arch.qk_norm_weight or arch.head_bias
+    return plain and not odd and arch.sliding_window is None and not arch.embed_norm and arch.layer_norms == 2
 
 
 def _ends_together(layout: Layout) -> bool:

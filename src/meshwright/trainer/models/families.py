@@ -9,6 +9,7 @@ from typing import Any
 from meshwright.basics.errors import Complaint, InputError
 from meshwright.basics.names import nearest
 from meshwright.model.architecture import Architecture
+from meshwright.model.huggingface import text_part
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,9 @@ FAMILIES: dict[str, Family] = {
     "qwen3": Family(rope_theta=10_000.0, norm_eps=1e-6),
 }
 
+
+# what a decoder may have beside those, and the value that says it has not
+_ABSENT = {"latent": None, "sinks": False, "qk_norm_wide": False, "qk_norm_weight": True, "head_bias": False}
 
 _SWISH = ("silu", "swish")
 
@@ -79,6 +83,9 @@ def complaints(arch: Architecture) -> tuple[Complaint, ...]:
         complain("positions", arch.positions, "the trainer's positions are rotary", "rope")
     if arch.sliding_window is not None:
         complain("sliding_window", arch.sliding_window, "the trainer's attention is causal without a window", "none")
+    for field, neutral in _ABSENT.items():
+        if getattr(arch, field) != neutral:
+            complain(field, getattr(arch, field), "the trainer's decoder has no such part", str(neutral).lower())
     if arch.head_dim % 2:
         complain("head_dim", arch.head_dim, "rotary positions need an even head size")
     return tuple(found)
@@ -97,7 +104,8 @@ def numerics(arch: Architecture) -> Numerics:
     config: dict[str, Any] = {}
     if arch.config_path is not None:
         path = Path(arch.config_path)
-        config = json.loads((path / "config.json" if path.is_dir() else path).read_text(encoding="utf-8-sig"))
+        whole = json.loads((path / "config.json" if path.is_dir() else path).read_text(encoding="utf-8-sig"))
+        config = dict(text_part(whole, arch.config_path)[0])
     activation = config.get("hidden_act") or "silu"
     if activation not in _SWISH:
         rule = "the trainer's feed-forward network is SwiGLU"
