@@ -16,8 +16,8 @@ class StageMemory:
     """Every byte of one pipeline rank by kind at the moment of its peak: `parts` sum to `total`.
 
     Keys of `parts`: weights, gradients, master, optimizer, gathered, activations, recomputed, logits, step,
-    communication, reserve, context (kinds without a byte may be left out). `moments` are the totals in backward and in
-    the optimizer step: the larger one is the peak.
+    communication, working (gradients of activations, workspaces of libraries), reserve, context (kinds without a byte
+    may be left out). `moments` are the totals in backward and in the optimizer step: the larger one is the peak.
     """
 
     pipeline_rank: int

@@ -17,6 +17,7 @@ _GB = 1e9 / GIB  # GiB in one GB
 _BY_FRAMEWORK: tuple[tuple[str, MemoryKind], ...] = (
     (r"oneflow", "device"),  # nvidia-smi, as their scripts read it
     (r"primus", "device"),  # a share of the device's memory
+    (r"megatron.?deepspeed", "device"),  # BigScience's chronicles watch the devices
 )
 
 

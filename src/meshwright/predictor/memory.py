@@ -112,14 +112,14 @@ def memory_of(setup: Setup, layout: Layout, batch: Batch, stages: StageTable, ha
     """The bytes of each pipeline rank of a layout, from the sums of its stages."""
     habits = habits or habits_of(setup)
     pipeline = Pipeline(layout.placement, stages.embed_stage, stages.head_stage, stages.mid_layer)
-    lives = lives_of(pipeline, layout.schedule, batch.micro_batches)
+    lives = lives_of(pipeline, layout.schedule, batch.micro_batches, habits)
     shared = shared_choices(setup, share_of(layout, batch), habits, layout)
     choices = Choices(
         layout.zero, groups.shard_group(setup.proposal.cluster, layout).size,
         groups.expert_gradient_group(setup.proposal.cluster, layout).size, layout.dp * layout.cp,
         layout.zero >= 2 and layout.exchange == "step", layout.offload != "none", layout.offload == "parameters",
         batch.micro_batches, shared.boundary, layout.recompute == "full", shared.gathers, shared.waiting,
-        shared.at_loss, shared.padding, bucket_bytes(habits.stack, layout.bucket_mib),
+        shared.at_loss, shared.padding, shared.head, bucket_bytes(habits.stack, layout.bucket_mib),
         context_bytes(setup, habits.stack, layout),
     )  # fmt: skip
     rows, alive, kept = rows_of(pipeline, lives, stage_sums(stages), choices, manners_of(setup, habits))
@@ -136,19 +136,26 @@ def stage_sums(stages: StageTable) -> StageSums:
     return StageSums(
         figures[..., Figure.DENSE], figures[..., Figure.EXPERT], stages.ends[None], figures[..., Figure.ADAPTER],
         figures[..., Figure.ACTIVATION], largest[..., Largest.AGAIN], largest[..., Largest.WHOLE],
-        largest[..., Largest.LAYER],
+        largest[..., Largest.LAYER], largest[..., Largest.SHAPES], largest[..., Largest.GRADIENT],
     )  # fmt: skip
 
 
 def manners_of(setup: Setup, habits: Habits) -> Manners:
     """What does not differ between layouts of a job."""
     proposal, stack = setup.proposal, habits.stack
-    return Manners(proposal.arch.tied, proposal.training.task == "lora", stack.keeps_outputs, stack.gathered_units)
+    return Manners(
+        proposal.arch.tied, proposal.training.task == "lora", stack.keeps_outputs, stack.gathered_units,
+        stack.spread_vocabulary, stack.placeholder_bytes, stack.workspace_mib * MIB,
+    )  # fmt: skip
 
 
-def lives_of(pipeline: Pipeline, schedule: Schedule, micro_batches: int) -> Live | Floats:
-    """The schedule's moments, or with one stage a rank the counts themselves, [1, rank]."""
-    lives = live(schedule, pipeline.placement, micro_batches)
+def lives_of(pipeline: Pipeline, schedule: Schedule, micro_batches: int, habits: Habits) -> Live | Floats:
+    """The schedule's moments, or with one stage a rank the counts themselves, [1, rank]; more or fewer where the
+    software's scheduler keeps other numbers alive."""
+    lives, stack = live(schedule, pipeline.placement, micro_batches), habits.stack
+    if pipeline.ranks > 1 and (stack.in_flight != 1.0 or stack.more_in_flight):
+        other = np.clip(lives.counts * stack.in_flight + stack.more_in_flight, 1.0, micro_batches)
+        lives = Live(np.where(lives.counts > 0, other, 0.0), lives.first)
     return np.diag(lives.counts)[None] if pipeline.one_each else lives
 
 
@@ -161,6 +168,7 @@ class SharedChoices:
     waiting: float
     at_loss: float
     padding: float
+    head: float
 
 
 def shared_choices(setup: Setup, share: Share, habits: Habits, loss: LossChoices) -> SharedChoices:
@@ -173,7 +181,7 @@ def shared_choices(setup: Setup, share: Share, habits: Habits, loss: LossChoices
     wider = padded / stored
     return SharedChoices(
         whole / (tp if share.sp else 1), whole if stack.tp_gathered and share.sp and tp > 1 else 0.0,
-        waiting * wider, at_loss * wider, (padded - stored) / tp * arch.hidden,
+        waiting * wider, at_loss * wider, (padded - stored) / tp * arch.hidden, padded / tp * arch.hidden,
     )  # fmt: skip
 
 

@@ -34,7 +34,8 @@ from meshwright.predictor.table import KINDS, Figure, Largest, layers_of, memory
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_DENSE, _EXPERT, _KEPT, _WORKING, _ADAPTER = range(5)  # the order of `memory_figures`
+_DENSE, _EXPERT, _KEPT, _WORKING, _ADAPTER, _GRADIENT = range(6)  # the order of `memory_figures`
+_FIGURES = [Figure.DENSE, Figure.EXPERT, Figure.ACTIVATION, Figure.WORKING, Figure.ADAPTER, Figure.GRADIENT]
 _PLAIN = Layout(((),), (0,))
 
 
@@ -72,9 +73,9 @@ def _tables(setup: Setup, shares: Sequence[Share], habits: Habits) -> _Tables:
     figures = each[:, which]
     kinds = np.array([KINDS.index(unit.kind) for unit in units])
     wide = np.zeros((*figures.shape[:2], len(Figure)))
-    wide[:, :, [Figure.DENSE, Figure.EXPERT, Figure.ACTIVATION, Figure.WORKING, Figure.ADAPTER]] = figures
+    wide[:, :, _FIGURES] = figures
     layers = layers_of(wide, kinds)
-    prefix = np.zeros((len(shares), len(units) + 1, 5))
+    prefix = np.zeros((len(shares), len(units) + 1, len(_FIGURES)))
     figures.cumsum(axis=1, out=prefix[:, 1:])
     tied = figures[:, 0, _DENSE] if arch.tied else np.zeros(len(shares))
     return _Tables(prefix, layers, figures[:, :, _DENSE], tied, kinds)
@@ -85,7 +86,7 @@ def fullest(setup: Setup, of: Columns) -> Floats:
     habits = habits_of(setup)
     tables, manners = _tables(setup, of.shares, habits), manners_of(setup, habits)
     shared = [shared_choices(setup, share, habits, _PLAIN) for share in of.shares]
-    by_share = np.array([(s.boundary, s.gathers, s.waiting, s.at_loss) for s in shared])
+    by_share = np.array([(s.boundary, s.gathers, s.waiting, s.at_loss, s.head) for s in shared])
     full = np.array([share.recompute == "full" for share in of.shares])
     cluster = setup.proposal.cluster
     by_degrees = np.array(
@@ -103,12 +104,12 @@ def fullest(setup: Setup, of: Columns) -> Floats:
             known[len(placement)] = _even(setup, tables, len(placement))
         even = known[len(placement)]
         pipeline = Pipeline(placement, 0, len(placement) - 1, even.mid_layer)
-        lives, counts = _lives(pipeline, family, of.pipeline[rows])
-        share, (boundary, gathers, waiting, at_loss) = of.share[rows], by_share[of.share[rows]].T[:, :, None]
+        lives, counts = _lives(pipeline, family, of.pipeline[rows], habits)
+        share, (boundary, gathers, waiting, at_loss, head) = of.share[rows], by_share[of.share[rows]].T[:, :, None]
         shards, experts, replicas, context = by_degrees[of.degrees[rows]].T[:, :, None]
         choices = Choices(
             of.zero[rows][:, None], shards, experts, replicas, False, False, False, counts[:, None], boundary,
-            full[share][:, None], gathers, waiting, at_loss, 0.0, bucket_bytes(habits.stack, _PLAIN.bucket_mib),
+            full[share][:, None], gathers, waiting, at_loss, 0.0, head, bucket_bytes(habits.stack, _PLAIN.bucket_mib),
             context,
         )  # fmt: skip
         found, _, _ = rows_of(pipeline, lives, _sums(even, tables.tied, share, placement), choices, manners)
@@ -170,15 +171,15 @@ def _even(setup: Setup, tables: _Tables, stages: int) -> _Even:
     return _Even(mid_layer, figures, np.maximum.reduceat(layers, starts, axis=1), at_ends)
 
 
-def _lives(pipeline: Pipeline, family: Sequence[_Member], which: Ints) -> tuple[Live | Floats, Ints]:
+def _lives(pipeline: Pipeline, family: Sequence[_Member], which: Ints, habits: Habits) -> tuple[Live | Floats, Ints]:
     """What is alive, as `rows_of` takes it, and the micro-batches of each layout."""
     position = np.zeros(max(member.index for member in family) + 1, np.int64)
     position[[member.index for member in family]] = np.arange(len(family))
     counts = np.array([member.micro_batches for member in family])[position[which]]
-    first = lives_of(pipeline, family[0].schedule, family[0].micro_batches)
+    first = lives_of(pipeline, family[0].schedule, family[0].micro_batches, habits)
     if isinstance(first, Live):
         return first, counts
-    diagonals = [np.asarray(lives_of(pipeline, member.schedule, member.micro_batches)) for member in family]
+    diagonals = [np.asarray(lives_of(pipeline, member.schedule, member.micro_batches, habits)) for member in family]
     return np.concatenate(diagonals)[position[which]], counts
 
 
@@ -191,5 +192,6 @@ def _sums(even: _Even, tied: Floats, share: Ints, placement: tuple[int, ...]) ->
         figures[:, -1, _DENSE] -= tied[used]
     return StageSums(
         figures[..., _DENSE], figures[..., _EXPERT], at_ends, figures[..., _ADAPTER], figures[..., _KEPT],
-        largest[..., Largest.AGAIN], largest[..., Largest.WHOLE], largest[..., Largest.LAYER], of,
+        largest[..., Largest.AGAIN], largest[..., Largest.WHOLE], largest[..., Largest.LAYER],
+        largest[..., Largest.SHAPES], largest[..., Largest.GRADIENT], of,
     )  # fmt: skip

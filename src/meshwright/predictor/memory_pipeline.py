@@ -43,6 +43,8 @@ class StageSums:
     again: Floats  # bytes that recompute brings back for the largest layer
     whole: Floats  # parameters of the largest layer, embedding or head
     layer: Floats  # of the largest layer
+    shapes: Floats  # of the largest layer, experts left out
+    gradient: Floats  # bytes of gradients of activations, of the unit with most
     of: NDArray[np.int64] | None = None
 
 
@@ -64,6 +66,7 @@ class Choices:
     waiting: Some  # scores kept for one micro-batch's backward
     at_loss: Some  # what exists beside them while the loss is at work
     padding: Some  # parameters that padding adds to embedding and head
+    head: Some  # parameters of the output matrix
     bucket: Some
     context: Some
 
@@ -76,6 +79,9 @@ class Manners:
     lora: bool
     keeps_outputs: bool
     gathered_units: int
+    spread_vocabulary: bool  # embedding and head are divided over all pipeline ranks
+    placeholder: float  # bytes a parameter of one layer's matrices, and of the head's while it is at work
+    workspace: float  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +132,11 @@ def rows_of(
     alive = alive_of(pipeline, lives, kept, choices.waiting)
     head_rank = pipeline.placement[head]
     here = np.arange(pipeline.ranks) == head_rank
-    scores = choices.waiting * alive.at_head[:, None] + choices.at_loss
+    if manners.spread_vocabulary:
+        here = np.full(pipeline.ranks, 1 / pipeline.ranks)
+    at_head = alive.at_head[:, None]
+    scores = choices.waiting * at_head + choices.at_loss + manners.placeholder * choices.head
+    left = choices.waiting * np.maximum(at_head - 1, 0.0)  # of micro-batches whose backward has not begun
 
     def total(by_stage: Floats) -> Floats:
         return _spread(_sum(pipeline, by_stage), sums.of)
@@ -140,15 +150,21 @@ def rows_of(
         shared = embed_rank == head_rank and manners.tied
         dense = dense + choices.padding * (np.arange(pipeline.ranks) == embed_rank)
         dense = dense if shared else dense + choices.padding * here
+    ends = total(sums.ends)
+    if manners.spread_vocabulary:
+        dense, ends = dense - ends + ends.mean(axis=1, keepdims=True), np.broadcast_to(
+            ends.mean(axis=1, keepdims=True), ends.shape
+        )  # fmt: skip
     states = States(
-        dense, total(sums.expert), total(sums.ends), total(sums.adapter), manners.lora, choices.zero, choices.shards,
+        dense, total(sums.expert), ends, total(sums.adapter), manners.lora, choices.zero, choices.shards,
         choices.expert_shards, choices.accumulated, choices.host_optimizer, choices.host_parameters,
     )  # fmt: skip
     return Rows(
         states, most(sums.whole), most(sums.layer), manners.gathered_units, choices.replicas,
         alive.held, alive.held / np.maximum(alive.together, 1.0), alive.most < choices.micro_batches,
-        most(sums.again), scores * here, (2 * choices.boundary if several else 0.0) + choices.gathers,
-        choices.bucket, choices.context,
+        most(sums.again), most(sums.gradient), scores * here, left * here,
+        manners.placeholder * most(sums.shapes) + manners.workspace,
+        (2 * choices.boundary if several else 0.0) + choices.gathers, choices.bucket, choices.context,
     ), alive, kept  # fmt: skip
 
 

@@ -64,8 +64,9 @@ def state_sizes(of: States, recipe: Recipe) -> StateSizes:
     on_device, held_here = np.logical_not(of.host_optimizer), np.logical_not(of.host_parameters)
     weights = np.where(np.equal(zero, 3), part, whole) * recipe.weight + whole * recipe.quantised
     moments = updated * recipe.matrix_moments + ends * (recipe.end_moments - recipe.matrix_moments)
+    kept = kept + trained * recipe.unsharded + updated * recipe.sharded
     return StateSizes(
-        weights * held_here, (kept + trained * recipe.unsharded) * held_here, updated * (recipe.master * on_device),
+        weights * held_here, kept * held_here, updated * (recipe.master * on_device),
         moments * on_device, updated * (recipe.step * on_device),
     )  # fmt: skip
 
@@ -84,7 +85,10 @@ class Rows:
     once: Some  # of them, those of one micro-batch
     filled: Flags  # a backward is over when the most activations are alive: gradients exist by then
     recomputed: Some
-    logits: Some
+    gradient: Some  # of activations, while the unit with most is at work
+    logits: Some  # while the loss and the head are at work
+    logits_left: Some  # of micro-batches that wait, while another one's layers are at work
+    beside: Some  # placeholders of gradients and workspaces of libraries
     received: Some  # hidden states on their way between stages, and gathered ones
     bucket: Some  # of the gradient exchange; 0: gradients travel where they lie
     context: Some
@@ -125,9 +129,13 @@ def row_parts(rows: Rows, recipe: Recipe) -> RowParts:
     if not recipe.whole_gradients:  # before the first backward there are none: they grow as activations go
         now = np.where(rows.filled, now, np.maximum(now - rows.once, 0.0))
     states = {"weights": sizes.weights, "master": sizes.master, "optimizer": sizes.optimizer}
+    # Two moments of a backward compete: the loss and the head at work, then the layer that needs most.
+    at_loss = np.greater(rows.logits, rows.recomputed + rows.gradient + rows.logits_left)
     backward: dict[str, Some] = {
         **states, "gradients": now, "gathered": np.where(streamed, pair * recipe.compute, 0.0),
-        "activations": rows.held, "recomputed": rows.recomputed, "logits": rows.logits,
-        "communication": buffers + rows.received,
+        "activations": rows.held, "recomputed": np.where(at_loss, 0.0, rows.recomputed),
+        "logits": np.where(at_loss, rows.logits, rows.logits_left), "communication": buffers + rows.received,
+        "working": np.where(at_loss, 0.0, rows.gradient) + rows.beside,
     }  # fmt: skip
-    return RowParts(backward, {**states, "gradients": sizes.gradients, "step": sizes.step}, rows.context)
+    step = {**states, "gradients": sizes.gradients, "step": sizes.step, "working": rows.beside}
+    return RowParts(backward, step, rows.context)

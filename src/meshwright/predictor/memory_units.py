@@ -45,6 +45,10 @@ def _habits(arch: Architecture, training: Training, unit: Unit, share: Share, mo
     if attends and stack.scores_bytes:
         reach = min(share.seq_len, variant_of(arch, unit).window or share.seq_len)
         extra += stack.scores_bytes * arch.heads / share.tp * reach - _FP32 * arch.heads / share.tp  # no log-sums
+    if attends and stack.attention_copies:
+        extra += stack.attention_copies * value_bytes(training) * arch.heads * arch.head_dim / share.tp
+    if stack.keeps_gathered and spread > 1:  # the inputs of the half's first matrix, on all ranks instead of one
+        extra += value_bytes(training) * arch.hidden * (1 - 1 / spread)
     if feeds and arch.gated and stack.fused_gate:
         extra -= value_bytes(training) * _width(arch, unit, min(training.expert_imbalance, share.ep)) / share.tp
     return extra
@@ -59,6 +63,27 @@ def _normed(arch: Architecture, unit: Unit, share: Share, spread: int) -> float:
     if arch.qk_norm and not arch.qk_norm_wide and unit.kind in ("attn", "layer"):
         values += (arch.heads / share.tp + max(arch.kv_heads / share.tp, 1)) * arch.head_dim
     return values
+
+
+def gradient_bytes_of(arch: Architecture, training: Training, unit: Unit, share: Share, stack: Stack) -> float:
+    """Bytes of gradients of activations that one micro-batch's backward holds at a time inside a unit, beside the
+    activations themselves: the hidden states' on both sides, and those between the unit's matrices."""
+    if unit.kind in ("embed", "head"):
+        return 0.0
+    value, spread = value_bytes(training), share.tp if share.sp else 1
+    tokens = share.micro_batch * max(1, share.seq_len // share.cp)
+    between = 0.0
+    if unit.kind in ("ffn", "layer"):
+        crowd = min(training.expert_imbalance, share.ep)
+        between = (3 if arch.gated else 2) * _width(arch, unit, crowd) / share.tp
+    if unit.kind in ("attn", "layer"):
+        heads = 2 * arch.heads + 2 * max(arch.kv_heads, share.tp)  # result, queries, keys, values
+        inside = heads * arch.head_dim / share.tp
+        if stack.scores_bytes:  # of the softmax's result and of the scores
+            inside += 2 * arch.heads / share.tp * min(share.seq_len, variant_of(arch, unit).window or share.seq_len)
+        between = max(between, inside)
+    hidden = 2 * arch.hidden / spread
+    return tokens * (value * (between + hidden) + 2 * stack.norm_bytes * arch.hidden / spread)
 
 
 def _width(arch: Architecture, unit: Unit, crowd: float) -> float:

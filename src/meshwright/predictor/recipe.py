@@ -32,6 +32,7 @@ class Recipe:
     end_moments: float
     step: float  # exists during the optimizer step only
     unsharded: float  # kept whatever the ZeRO stage
+    sharded: float  # kept of the parameters that a rank updates
     second_gradient: float  # sharded beside the gradient, under ZeRO-2
     whole_gradients: bool  # they exist from the start of the step
 
@@ -67,5 +68,6 @@ def full_recipe(setup: Setup) -> Recipe:
     return Recipe(
         plain.weight, quantised, min(plain.weight, value_bytes(training)), plain.gradient, plain.master, moments,
         max(moments, 8.0) if training.optimizer == "muon" else moments, stack.step_bytes if half else 0.0,
-        stack.unsharded_bytes, WEIGHT_BYTES[training.precision] if twice else 0.0, stack.whole_gradients,
+        stack.unsharded_bytes, stack.sharded_bytes, WEIGHT_BYTES[training.precision] if twice else 0.0,
+        stack.whole_gradients,
     )  # fmt: skip

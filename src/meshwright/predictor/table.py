@@ -21,7 +21,7 @@ from meshwright.model.units import Unit, UnitKind, units_of
 from meshwright.predictor.compute import Share, UnitCost, costs_by_unit, share_of
 from meshwright.predictor.exchanges import UnitExchange, unit_exchange
 from meshwright.predictor.groups import Degrees
-from meshwright.predictor.memory_units import kept_bytes
+from meshwright.predictor.memory_units import gradient_bytes_of, kept_bytes
 from meshwright.predictor.stacks import Stack, stack_of
 
 Floats = NDArray[np.float64]
@@ -47,6 +47,7 @@ class Figure(IntEnum):
     ACTIVATION = 14  # bytes saved for one micro-batch
     WORKING = 15  # bytes saved by the unit when nothing is recomputed
     ADAPTER = 16  # trainable parameters beside the frozen ones (LoRA)
+    GRADIENT = 17  # bytes of gradients of activations while the unit's backward runs
 
 
 class Largest(IntEnum):
@@ -55,6 +56,8 @@ class Largest(IntEnum):
     AGAIN = 0  # bytes that recompute brings back for the layer's backward beyond what was kept
     WHOLE = 1  # parameters of what is gathered together: a layer, the embedding or the head
     LAYER = 2  # the same of layers alone
+    SHAPES = 3  # of layers alone, experts left out
+    GRADIENT = 4  # the most of any unit: halves of a layer run one after the other
 
 
 KINDS: tuple[UnitKind, ...] = get_args(UnitKind)
@@ -96,7 +99,7 @@ def memory_figures(setup: Setup, unit: Unit, share: Share, stack: Stack) -> list
     adapter = 0.0
     if training.task == "lora":
         adapter = float(adapter_parameters(arch, unit, training, share.tp, share.ep, share.etp))
-    return [dense, expert, kept, working, adapter]
+    return [dense, expert, kept, working, adapter, gradient_bytes_of(arch, training, unit, share, stack)]
 
 
 def _row(setup: Setup, unit: Unit, share: Share, cost: UnitCost, exchange: UnitExchange, stack: Stack) -> list[float]:
@@ -149,9 +152,13 @@ def layers_of(figures: Floats, kinds: NDArray[np.int64]) -> Floats:
     columns[..., Largest.WHOLE] = (
         figures[..., Figure.DENSE] + figures[..., Figure.EXPERT] + figures[..., Figure.ADAPTER]
     )
-    columns[..., Largest.LAYER] = np.where((kinds == _EMBED) | (kinds == _HEAD), 0.0, columns[..., Largest.WHOLE])
+    at_ends = (kinds == _EMBED) | (kinds == _HEAD)
+    columns[..., Largest.LAYER] = np.where(at_ends, 0.0, columns[..., Largest.WHOLE])
+    columns[..., Largest.SHAPES] = np.where(at_ends, 0.0, figures[..., Figure.DENSE])
+    columns[..., Largest.GRADIENT] = 0.0
     halves = (kinds[:-1] == _ATTENTION) & (kinds[1:] == _FEED_FORWARD)
     columns[..., :-1, :] += np.where(halves[:, None], columns[..., 1:, :], 0.0)
+    columns[..., Largest.GRADIENT] = figures[..., Figure.GRADIENT]
     return columns
 
 
