@@ -5,8 +5,9 @@ import math
 import pytest
 
 from meshwright.basics.errors import InputError, RunFailed
-from meshwright.trainer.courses import Course
+from meshwright.trainer.courses import Course, Difference
 from meshwright.trainer.parity import compare, one_process, parity, synthetic_tokens, train_all
+from meshwright.trainer.pool import Pool
 
 from .plans import TINY, cut, plan, variant
 
@@ -108,8 +109,8 @@ SHARED_STATES = [
                          (SHARED_STATES, 3)],
     ids=["1 rank", "2 ranks", "2 ranks, more", "4 ranks", "8 ranks", "shared states"],
 )  # fmt: skip
-def test_layouts_train_as_one_process(plans: list, steps: int) -> None:
-    found = parity(plans, steps=steps)
+def test_layouts_train_as_one_process(plans: list, steps: int, pool: Pool) -> None:
+    found = parity(plans, steps=steps, pool=pool)
     assert found.first_difference is None
     assert found.equal
     assert [row.ranks for row in found.table] == [p.layout.world for p in plans]
@@ -118,11 +119,11 @@ def test_layouts_train_as_one_process(plans: list, steps: int) -> None:
 
 
 @pytest.mark.slow
-def test_bf16_stays_near_fp32() -> None:
+def test_bf16_stays_near_fp32(pool: Pool) -> None:
     """Case E13: about 1e-3 relative at the first step, whatever the layout."""
     bf16 = {"precision": "bf16"}
     plans = [plan(), plan(training=bf16), plan(stages=HALVES, pp=2, training=bf16), plan(tp=2, training=bf16)]
-    exact, *rest = train_all(plans, 3, 60.0, lambda line: None)
+    exact, *rest = train_all(plans, 3, 60.0, pool=pool)
     for course in rest:
         assert course.losses[0] != exact.losses[0]
         assert math.isclose(course.losses[0], exact.losses[0], rel_tol=1e-3)
@@ -130,15 +131,15 @@ def test_bf16_stays_near_fp32() -> None:
 
 
 @pytest.mark.slow
-def test_another_seed_is_told_apart_by_its_initial_weights() -> None:
-    same, other = train_all([plan(), plan(training={"seed": 1})], 2, 60.0, lambda line: None)
+def test_another_seed_is_told_apart_by_its_initial_weights(pool: Pool) -> None:
+    same, other = train_all([plan(), plan(training={"seed": 1})], 2, 60.0, pool=pool)
     assert "initial weights" in str(compare(same, other, 1e-5)[1])
 
 
 @pytest.mark.slow
-def test_ranks_that_sit_out_a_case_do_not_time_out() -> None:
+def test_ranks_that_sit_out_a_case_do_not_time_out(pool: Pool) -> None:
     long = plan("long", seq_len=256, micro_batch=16, global_batch=64)  # a step outlasts the timeout of its neighbours
-    courses = train_all([long, plan(dp=2)], 12, 3.0, lambda line: None)
+    courses = train_all([long, plan(dp=2)], 12, 3.0, pool=pool)
     assert [len(course.losses) for course in courses] == [12, 12]
 
 
@@ -146,7 +147,7 @@ def test_ranks_that_sit_out_a_case_do_not_time_out() -> None:
 def test_a_failing_rank_is_named() -> None:
     unknown = plan(arch=variant(family="gemma2"), stages=HALVES, pp=2)
     with pytest.raises(RunFailed, match=r"^rank [01]: InputError: .*family = gemma2"):
-        train_all([unknown], 1, 10.0, lambda line: None)
+        train_all([unknown], 1, 10.0)
 
 
 def course(**changes: object) -> Course:
@@ -161,6 +162,11 @@ def course(**changes: object) -> Course:
     [
         ({}, None),
         ({"losses": (5.0, 4.0 + 3e-5)}, None),  # 7.5e-6 of it
+        ({"losses": (5.0 + 1e-5, 4.0)}, "loss of step 1"),  # 2e-6: before an update there is no excuse
+        ({"losses": (5.1, 4.0), "initial": ("lm_head.weight",)}, "lm_head.weight are not equal to the bit"),
+        ({"grad_norms": (1.1, 2.0), "gradients": (Difference("q", 1.1e-5),)}, "first gradient of q"),
+        ({"gradients": (Difference("q", 0.9e-5),), "weights": (Difference("k", 0.9e-3),)}, None),
+        ({"weights_after": 3.6, "weights": (Difference("k", math.inf),)}, "final weights of k"),
         ({"losses": (5.0, 4.001), "grad_norms": (1.09, 2.0)}, "gradient norm of step 1"),
         ({"losses": (5.0, math.nan)}, "loss of step 2"),
         ({"weights_before": 3.1}, "initial weights"),
