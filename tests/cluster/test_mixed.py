@@ -29,6 +29,14 @@ def test_the_summary_is_what_a_group_anywhere_can_count_on() -> None:
     assert describe(found) == "16 × H100-SXM + 8 × A100-40GB-SXM"
 
 
+def test_the_summary_can_do_only_what_every_kind_can() -> None:
+    found = cluster(part("A100-40GB", 8), part("RTX-4090", 8))  # the slower one has fp8, the other has not
+    assert found.device.name == "RTX-4090"
+    assert "fp8" not in found.device.peak_flops
+    assert found.device.peak_flops["bf16"].value == 165.2e12
+    assert found.device.peak_flops["fp32"].value == 19.5e12  # here the other kind is the slower one
+
+
 def test_the_largest_node_shares_its_adapters_among_most() -> None:
     found = mixed((part("H100", 16), part("A100-40GB", 8, 4)), link("ib-hdr"), 4, 2.0, False)
     assert found.inter.bytes_per_s.value == 25e9 * 4 / 8 / 2

@@ -4,7 +4,8 @@ Pipeline ranks are contiguous blocks of gpus / pp ranks, because pp is the outer
 so the slowest of its devices sets its pace and the smallest memory its limit.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 from meshwright.cluster.device import Device, Link
 from meshwright.cluster.network import one_devices_share
@@ -20,7 +21,7 @@ def mixed(
     smallest node, the slowest link, the least memory, and the largest node's share of the network."""
     largest = max(part.gpus_per_node for part in parts)
     return Cluster(
-        device=slowest(part.device for part in parts),
+        device=common_device([part.device for part in parts]),
         gpus=sum(part.gpus for part in parts),
         gpus_per_node=min(part.gpus_per_node for part in parts),
         intra=min((part.intra for part in parts), key=lambda link: link.bytes_per_s.value),
@@ -33,7 +34,17 @@ def mixed(
     )
 
 
-def slowest(devices: Iterator[Device] | Sequence[Device]) -> Device:
+def common_device(devices: Sequence[Device]) -> Device:
+    """The slowest device with what all of them can do: only the dtypes that every kind has, each at its lowest peak."""
+    shared = {
+        dtype: min((device.peak_flops[dtype] for device in devices), key=lambda peak: peak.value)
+        for dtype in devices[0].peak_flops
+        if all(dtype in device.peak_flops for device in devices)
+    }
+    return replace(slowest(devices), peak_flops=shared)
+
+
+def slowest(devices: Sequence[Device]) -> Device:
     """The device with the lowest dense peak (half precision, else fp32); of equals the one with the slower memory."""
     return min(devices, key=lambda device: (_pace(device), device.memory_bandwidth.value))
 
