@@ -1,5 +1,6 @@
 """Checkpoints by torch's distributed checkpoint, under global names: saved by one layout, loaded by any other."""
 
+import math
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from torch.distributed.checkpoint.state_dict_saver import save as save_state
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
 
-from meshwright.basics.errors import Complaint, InputError, bad_input
+from meshwright.basics.errors import Complaint, InputError, RunFailed, bad_input
 from meshwright.trainer.checkpoint_files import (
     Manifest,
     complete,
@@ -90,7 +91,8 @@ def training_state(
 def save(step: int, state: Mapping[str, Tensor], checkpoints: Path) -> Path:
     """Save the state after `step` steps; collective. The folder appears under its name whole or not at all.
 
-    A complete checkpoint of that step is kept as it is. Raises OSError on every rank when one cannot write.
+    A complete checkpoint of that step is kept as it is. Raises OSError on every rank when one cannot write, RunFailed
+    when what was written does not make up each tensor exactly once.
     """
     final = folder_of(checkpoints, step)
     work = final.with_name(f".{final.name}.partial")
@@ -105,11 +107,26 @@ def save(step: int, state: Mapping[str, Tensor], checkpoints: Path) -> Path:
     if not _on_first(start):
         return final
     save_state(dict(state), checkpoint_id=work, no_dist=not dist.is_initialized())
+    _on_first(lambda: check_volumes(work))
     mine = [file.name for file in sorted(work.iterdir())][_rank() :: _world()]
     parts = _gather(lambda: sums(work, mine))
     files = {name: value for part in parts for name, value in part.items()}
     _on_first(lambda: complete(work, final, Manifest(step, files)))
     return final
+
+
+def check_volumes(checkpoint: Path) -> None:
+    """Raise RunFailed unless the pieces written of each tensor are disjoint and have as many elements as the whole."""
+    for name, entry in FileSystemReader(checkpoint).read_metadata().state_dict_metadata.items():
+        if not isinstance(entry, TensorStorageMetadata):
+            continue
+        boxes = [(tuple(chunk.offsets), tuple(chunk.sizes)) for chunk in entry.chunks]
+        written = sum(math.prod(sizes) for _, sizes in boxes)
+        if written != math.prod(entry.size) or len({offsets for offsets, sizes in boxes if 0 not in sizes}) < sum(
+            0 not in sizes for _, sizes in boxes
+        ):
+            whole = tuple(entry.size)
+            raise RunFailed(f"the checkpoint is not complete: {written} elements of {name} {whole} were written")
 
 
 def load(state: Mapping[str, Tensor], checkpoint: Path) -> int:
