@@ -1,7 +1,10 @@
 """The console script. It loads nothing at first, so that Ctrl-C is one line even while the rest is being loaded."""
 
+import gc
 import sys
 from collections.abc import Sequence
+
+_MANY = 50_000  # new objects before the collector of cycles looks: loading makes them by the thousand, and no cycles
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -22,4 +25,5 @@ def _interrupted(arguments: Sequence[str]) -> None:
 
 def main() -> None:
     """Run the command line of this process."""
+    gc.set_threshold(_MANY)
     sys.exit(run(sys.argv[1:]))
