@@ -110,6 +110,8 @@ def test_variants_that_the_shape_cannot_state_are_refused() -> None:
     assert "do_layer_norm_before" in complaints(opt | {"do_layer_norm_before": False})
     mpt = {"model_type": "mpt", "d_model": 64, "n_heads": 4, "n_layers": 2, "vocab_size": 99}
     assert architecture_of(mpt).ffn_hidden == 256
+    embedder = {**LLAMA_3_8B, "model_type": "gemma3_text", "use_bidirectional_attention": True}
+    assert set(complaints(embedder)) == {"use_bidirectional_attention"}
     grouped = mpt | {"no_bias": False, "attn_config": {"attn_type": "grouped_query_attention", "alibi": True}}
     assert set(complaints(grouped)) == {"no_bias", "attn_config.attn_type"}
 

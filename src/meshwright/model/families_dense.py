@@ -39,6 +39,7 @@ _LLAMA = Family(
 )  # also of Granite: its multipliers change no shape
 _QWEN3: dict[str, tuple[str, Any]] = {**GROUPED, **UNTIED, **ATTENTION_BIAS, "head_dim": ("head_dim", 128)}
 _GEMMA: dict[str, tuple[str, Any]] = {**GROUPED, **TIED, **ATTENTION_BIAS, "head_dim": ("head_dim", 256)}
+_CAUSAL = {"use_bidirectional_attention": (False, None)}  # those that look both ways embed texts
 _LOCAL: dict[str, Reads] = {"sliding_window": "count", "layer_types": "types"}
 
 DENSE: Mapping[str, Family] = {
@@ -54,9 +55,10 @@ DENSE: Mapping[str, Family] = {
         reads={**SWITCHED_WINDOW, "no_rope_layers": "flags", "no_rope_layer_interval": "step"},
     ),
     "gemma": Family(SIZES, _GEMMA),
-    "gemma2": Family(SIZES, _GEMMA, {"layer_norms": 4}, reads=_LOCAL, derived=alternating(4096, 2)),
+    "gemma2": Family(SIZES, _GEMMA, {"layer_norms": 4}, _CAUSAL, reads=_LOCAL, derived=alternating(4096, 2)),
     "gemma3_text": Family(
         SIZES, {**_GEMMA, "kv_heads": ("num_key_value_heads", 4)}, {"layer_norms": 4, "qk_norm": True},
+        _CAUSAL,
         # the published files of the larger ones leave these out, and mean:
         defaults={"heads": 8, "vocab": 262_208},
         reads={**_LOCAL, "sliding_window_pattern": "step"}, derived=alternating(4096, 6, "sliding_window_pattern"),

@@ -6,12 +6,13 @@ router picks; the output matrix counts, the embedding look-up does not; norms an
 Backward is twice forward: one product for the gradient of the input and one for that of the weight.
 """
 
+from collections import Counter
 from math import prod
 
 from meshwright.model.architecture import Architecture
 from meshwright.model.shapes import tensors_of
 from meshwright.model.units import Unit, units_of
-from meshwright.model.variants import variant_of
+from meshwright.model.variants import alike, variant_of
 
 CONVENTION = "model FLOPs without recompute; causal attention counted half; top-k experts only; embedding not counted"
 
@@ -54,4 +55,8 @@ def unit_forward_flops(arch: Architecture, unit: Unit, tokens: int, seq_len: int
 
 def step_model_flops(arch: Architecture, tokens: int, seq_len: int, causal: bool = True) -> float:
     """FLOPs of one training step over `tokens` tokens: forward and backward (3 × forward), without recompute."""
-    return 3.0 * sum(unit_forward_flops(arch, unit, tokens, seq_len, causal) for unit in units_of(arch))
+    units = units_of(arch)
+    return 3.0 * sum(
+        number * unit_forward_flops(arch, units[first], tokens, seq_len, causal)
+        for first, number in Counter(alike(arch)).items()
+    )
