@@ -33,11 +33,13 @@ def check(file: PathLike, *, overrides: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def memory(
-    plan: PathLike, *, oom: str | None = None, fit: bool = False, overrides: Sequence[str] = ()
-) -> dict[str, Any]:
+    plan: PathLike, *, oom: str | None = None, fit: bool = False, traced: bool = False, progress: Progress = _quiet,
+    overrides: Sequence[str] = (),
+) -> dict[str, Any]:  # fmt: skip
     """Every byte by stage and kind, in GiB, and what would make it fit; `oom`: a failed request to explain, a size or
-    a whole error line; `fit`: the largest micro-batch, sequence and model that fit as well."""
-    return _object(answers.memory(plan, overrides, oom=oom, fit=fit))
+    a whole error line; `fit`: the largest micro-batch, sequence and model that fit; `traced`: what the
+    trainer's own step holds, beside the prediction."""
+    return _object(answers.memory(plan, overrides, oom=oom, fit=fit, traced=traced, progress=progress))
 
 
 def plan(job: PathLike, *, top: int = 5, output: Path | None = None, overrides: Sequence[str] = ()) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from meshwright.files.convert import (
     train_output,
 )
 from meshwright.files.convert_memory import memory_output
-from meshwright.files.outputs_memory import MemoryOutput
+from meshwright.files.outputs_memory import MemoryOutput, TracedStagePart
 from meshwright.files.plan import Plan
 from meshwright.files.plan_toml import read_plan, write_plan
 from meshwright.files.resolve import read_setup
@@ -74,10 +74,11 @@ def _predicted(file: PathLike, overrides: Sequence[str]) -> Plan:
 
 
 def memory(
-    file: PathLike, overrides: Sequence[str] = (), *, oom: str | None = None, fit: bool = False
+    file: PathLike, overrides: Sequence[str] = (), *, oom: str | None = None, fit: bool = False, traced: bool = False,
+    progress: Progress = _quiet,
 ) -> MemoryOutput:  # fmt: skip
     """The bytes of each pipeline rank, and what would make it fit; `oom` a failed request to explain, `fit` the largest
-    that fits as well."""
+    that fits, `traced` a trace of the trainer's own step as well."""
     from meshwright.cli import memory_parts as parts
     from meshwright.planner.fit import largest
     from meshwright.planner.oom import explain
@@ -86,10 +87,15 @@ def memory(
 
     asked = None if oom is None else parse_request(oom)
     plan = _predicted(file, overrides)
+    beside: list[TracedStagePart] = []
+    if traced:
+        from meshwright.cli.traced_parts import traced_parts
+
+        beside = traced_parts(plan, progress)
     return memory_output(
         plan, parts.recipe_part(plan), parts.advice_parts(reliefs(plan)),
         oom=None if asked is None or oom is None else parts.oom_part(oom, explain(plan, asked)),
-        fit=parts.fit_parts(largest(plan)) if fit else [],
+        fit=parts.fit_parts(largest(plan)) if fit else [], traced=beside,
     )  # fmt: skip
 
 

@@ -4,15 +4,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from meshwright.basics.quantities import GIB, MIB, bytes_text
-from meshwright.files.prediction import Prediction
+from meshwright.files.prediction import Prediction, StageMemory, verdict
 from meshwright.files.run import RankMemory
 from meshwright.reports import picture
 from meshwright.reports.picture import Picture, Table, axis, bars, base_layout, label, rows_axis
 
 _COLOURS = {
-    "weights": picture.BLUE, "gradients": picture.SKY, "optimizer": picture.GREEN, "activations": picture.ORANGE,
-    "logits": picture.VERMILION, "communication": picture.PURPLE, "reserve": picture.GREY,
+    "weights": picture.BLUE, "gradients": picture.SKY, "master": "#66b899", "optimizer": picture.GREEN,
+    "gathered": "#7f9bc9", "activations": picture.ORANGE, "recomputed": picture.YELLOW, "working": "#c9bb2b",
+    "logits": picture.VERMILION, "step": "#8c510a", "communication": picture.PURPLE, "reserve": picture.GREY,
+    "context": "#5b6068",
 }  # fmt: skip
+"""Kinds in the order of a bar: states in blue and green, what grows with the batch in yellow and red."""
+
+_ROW, _LABEL = 46, 20  # pixels of a row, and of the limit's label over the first
+
 HELD = ("weights", "gradients", "optimizer")
 """The kinds that a run counts: its model states."""
 
@@ -77,6 +83,41 @@ def _peak_marks(peaks: Mapping[int, int], size: int, offset: float) -> dict[str,
     }  # fmt: skip
 
 
+def _limit_of(prediction: Prediction, stage: StageMemory) -> int:
+    return prediction.memory_limit_bytes if stage.limit is None else stage.limit
+
+
+def _ranges(prediction: Prediction, size: int) -> dict[str, Any] | None:
+    """A whisker a pipeline rank over the range in which nine of ten such runs lie."""
+    known = [stage for stage in prediction.memory if stage.range is not None]
+    if not known:
+        return None
+    spans = [stage.range for stage in known if stage.range is not None]
+    totals = [stage.total for stage in known]
+    hover = [
+        f"pp rank {stage.pipeline_rank}<br>nine of ten such runs: {bytes_text(low)} to {bytes_text(high)}"
+        f"<br>runs out of memory: {_chance(stage.p_oom)}"
+        for stage, (low, high) in zip(known, spans, strict=True)
+    ]
+    return {
+        "type": "scatter", "mode": "markers", "name": "nine of ten runs", "hoverinfo": "text", "hovertext": hover,
+        "x": [total / size for total in totals], "y": [stage.pipeline_rank for stage in known],
+        "marker": {"symbol": "line-ns", "size": 9, "color": picture.INK, "line": {"color": picture.INK, "width": 2}},
+        "error_x": {
+            "type": "data", "symmetric": False, "color": picture.INK, "thickness": 1.6, "width": 5,
+            "array": [(high - total) / size for total, (_, high) in zip(totals, spans, strict=True)],
+            "arrayminus": [(total - low) / size for total, (low, _) in zip(totals, spans, strict=True)],
+        },
+    }  # fmt: skip
+
+
+def _chance(p: float | None) -> str:
+    """A probability as people read it."""
+    if p is None:
+        return "not estimated"
+    return "below 0.1 %" if p < 0.001 else "above 99.9 %" if p > 0.999 else f"{p * 100:.3g} %"
+
+
 def memory_bars(
     prediction: Prediction, held: Sequence[RankMemory] = (), pipeline_rank_of: Sequence[int] = ()
 ) -> Picture:
@@ -88,8 +129,8 @@ def memory_bars(
     stages = sorted(prediction.memory, key=lambda stage: stage.pipeline_rank)
     measured = heaviest(held, pipeline_rank_of)
     peaks = _peaks(held, pipeline_rank_of)
-    limit = prediction.memory_limit_bytes
-    most = max([stage.total for stage in stages] + [held_bytes(memory) for memory in measured.values()])
+    held_most = [held_bytes(memory) for memory in measured.values()]
+    most = max([max(stage.total, *(stage.range or (0,))) for stage in stages] + held_most)
     most = max(most, *peaks.values()) if peaks else most
     unit, size = ("GiB", GIB) if most >= GIB else ("MiB", MIB)
     thick, thin = (0.44, 0.22) if measured else (0.6, 0.0)
@@ -108,37 +149,60 @@ def memory_bars(
             data.append({**trace, "showlegend": trace["name"] not in kinds})
     if peaks:
         data.append(_peak_marks(peaks, size, offset=top + thick + thin / 2))
-    near = limit <= 2.5 * most
+    whiskers = _ranges(prediction, size)
+    if whiskers is not None:
+        data.append(whiskers)
+    limits = {stage.pipeline_rank: _limit_of(prediction, stage) for stage in stages}
+    near = min(limits.values()) <= 2.5 * most
     layout = base_layout(
-        xaxis=axis(f"{unit} a rank", range=[0, max(most, limit if near else 0) / size * 1.06]),
+        xaxis=axis(f"{unit} a rank", range=[0, max(most, max(limits.values()) if near else 0) / size * 1.06]),
         yaxis=rows_axis([f"pp rank {rank}" for rank in ranks]),
     )
     if near:
-        layout |= _limit_line(limit, size, fits=limit >= most)
+        layout |= _limit_lines(limits, size, fits=prediction.fits)
+        layout["legend"] = {**layout["legend"], "y": 1 + _LABEL / (_ROW * len(stages))}  # above the limit's label
     worst = prediction.worst_memory
+    limit = limits[worst.pipeline_rank]
     caption = (
         f"Pipeline rank {worst.pipeline_rank} needs most: {bytes_text(worst.total)} of {bytes_text(limit)} "
-        f"({worst.total / limit:.0%})" + (". " if near else "; the limit lies beyond the right edge. ")
+        f"({worst.total / limit:.0%})" + (": " if near else "; the limit lies beyond the right edge: ")
     )
+    caption += verdict(worst, limit)
+    caption += ". " if worst.p_oom is None else f", it runs out with a probability {_words(worst.p_oom)}. "
     if places:
         caption += "Thick bars are predicted; the hatched bars under them are the tensors a rank held after a step."
     if peaks:
         caption += " A diamond is the most it held at once within a step."
     return Picture(
         "memory", "Memory by pipeline rank", ("predicted", "measured") if places else ("predicted",), caption,
-        tuple(data), layout, 110 + 46 * len(stages), _table(prediction, measured, peaks, kinds),
+        tuple(data), layout, 110 + (_LABEL if near else 0) + _ROW * len(stages),
+        _table(prediction, measured, peaks, kinds),
     )  # fmt: skip
 
 
-def _limit_line(limit: int, size: int, *, fits: bool) -> dict[str, Any]:
-    """Plotly's shape and label of the memory limit."""
+def _words(p: float) -> str:
+    """`of 12 %`, `below 0.1 %`."""
+    text = _chance(p)
+    return text if text.startswith(("below", "above")) else f"of {text}"
+
+
+def _limit_lines(limits: Mapping[int, int], size: int, *, fits: bool) -> dict[str, Any]:
+    """Plotly's shapes and label of the memory limit: one line over all rows, or one a row where limits differ."""
     colour = picture.INK if fits else picture.VERMILION
-    at = limit / size
-    line = {"type": "line", "x0": at, "x1": at, "y0": 0, "y1": 1, "yref": "paper"}
-    text = {"text": f"limit {bytes_text(limit)}", "showarrow": False, "font": {"color": colour}}
+    least = min(limits.values())
+    stroke = {"type": "line", "line": {"color": colour, "width": 2, "dash": "dot"}}
+    if len(set(limits.values())) == 1:
+        shapes = [{**stroke, "x0": least / size, "x1": least / size, "y0": 0, "y1": 1, "yref": "paper"}]
+    else:
+        shapes = [
+            {**stroke, "x0": limit / size, "x1": limit / size, "y0": rank - 0.5, "y1": rank + 0.5}
+            for rank, limit in limits.items()
+        ]
+    words = f"limit {bytes_text(least)}" + ("" if len(shapes) == 1 else f" to {bytes_text(max(limits.values()))}")
+    text = {"text": words, "showarrow": False, "font": {"color": colour}}
     return {
-        "shapes": [{**line, "line": {"color": colour, "width": 2, "dash": "dot"}}],
-        "annotations": [{**text, "x": at, "y": 1, "yref": "paper", "yanchor": "bottom", "xanchor": "right"}],
+        "shapes": shapes,
+        "annotations": [{**text, "x": least / size, "y": 1, "yref": "paper", "yanchor": "bottom", "xanchor": "right"}],
     }
 
 
@@ -149,6 +213,9 @@ def _table(
         "pipeline rank",
         *kinds,
         "total",
+        "nine of ten runs",
+        "limit",
+        "runs out",
         "micro-batches in flight",
         *([f"held {kind}" for kind in HELD] * bool(measured)),
         *(["measured peak"] * bool(peaks)),
@@ -156,7 +223,9 @@ def _table(
     rows = []
     for stage in sorted(prediction.memory, key=lambda stage: stage.pipeline_rank):
         row = [str(stage.pipeline_rank), *(bytes_text(stage.parts.get(kind, 0)) for kind in kinds)]
-        row += [bytes_text(stage.total), str(stage.in_flight)]
+        span = "not estimated" if stage.range is None else " to ".join(map(bytes_text, stage.range))
+        row += [bytes_text(stage.total), span, bytes_text(_limit_of(prediction, stage)), _chance(stage.p_oom)]
+        row.append(str(stage.in_flight))
         if measured:
             memory = measured.get(stage.pipeline_rank)
             row += [bytes_text(getattr(memory, kind)) if memory else "not recorded" for kind in HELD]

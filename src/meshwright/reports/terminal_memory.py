@@ -7,7 +7,15 @@ from rich.text import Text
 
 from meshwright.basics.quantities import GIB, bytes_text, count_text
 from meshwright.files.outputs import MemoryStagePart
-from meshwright.files.outputs_memory import AdvicePart, FitPart, MatchPart, MemoryOutput, OomPart, TensorPart
+from meshwright.files.outputs_memory import (
+    AdvicePart,
+    FitPart,
+    MatchPart,
+    MemoryOutput,
+    OomPart,
+    TensorPart,
+    TracedStagePart,
+)
 from meshwright.reports.terminal_parts import bullets, heading, table
 
 View = Sequence[RenderableType]
@@ -33,6 +41,7 @@ def memory_view(answer: MemoryOutput) -> View:
         Text(", ".join(f"{key} = {value}" for key, value in answer.recipe.settings.items())),
         *_advice(answer),
         *_fit_view(answer.fit),
+        *_traced_view(answer.traced),
     ]
 
 
@@ -220,6 +229,35 @@ def _fit_view(found: Sequence[FitPart]) -> View:
         heading("the largest that fits under this layout, one at a time (predicted)"),
         grid,
         Text("fits: not even tight; tight: more likely than not; next: the first that does not fit"),
+    ]
+
+
+def _traced_view(found: Sequence[TracedStagePart]) -> View:
+    """Traced beside predicted, and what travels in a step."""
+    if not found:
+        return []
+    grid = table(["pipeline rank", *[str(one.pipeline_rank) for one in found]], left=("pipeline rank",))
+    rows: Sequence[tuple[str, Callable[[TracedStagePart], float]]] = (
+        ("states", lambda one: one.states_gib), ("  predicted", lambda one: one.predicted_states_gib),
+        ("activations", lambda one: one.activations_gib), ("  predicted", lambda one: one.predicted_activations_gib),
+        ("logits", lambda one: one.logits_gib), ("  predicted", lambda one: one.predicted_logits_gib),
+        ("at most in backward", lambda one: one.backward_peak_gib),
+        ("in the optimizer step", lambda one: one.optimizer_peak_gib),
+    )  # fmt: skip
+    for name, figure in rows:
+        grid.add_row(name, *[_size(figure(one)) for one in found])
+    seconds = sum(one.seconds for one in found)
+    moved = [
+        f"rank {one.pipeline_rank}: "
+        + ", ".join(f"{c.count:,} {c.kind} over {c.group} ({bytes_text(c.gib * GIB)})" for c in one.collectives)
+        for one in found
+        if one.collectives
+    ]
+    return [
+        heading(f"GiB of tensors in our trainer's own step ({found[0].mode}; {seconds:.1f} s)"),
+        grid,
+        *([Text("messages of a step")] if moved else []),
+        *bullets(moved),
     ]
 
 
