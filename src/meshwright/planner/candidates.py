@@ -18,7 +18,7 @@ from meshwright.layout.schedules import SPLIT_BACKWARD
 from meshwright.planner.cutting import Cutter, Stages, cut_by_memory
 from meshwright.planner.floors import Floors, Tables
 from meshwright.planner.refusals import Refusals, whole_layers
-from meshwright.planner.space import Group
+from meshwright.planner.space import NOT_SEARCHED, Group, with_fixed
 from meshwright.predictor.costs import StepCosts, pipeline_bound, step_costs
 from meshwright.predictor.live import live
 from meshwright.predictor.memory import Habits, Memory, habits_of, memory_of
@@ -61,12 +61,7 @@ _STATES = ("weights", "gradients", "master", "optimizer")
 _MOVING = (*_STATES, "activations", "recomputed")
 """Kinds of bytes that move with the units from stage to stage."""
 
-_NOT_SEARCHED = (
-    "bucket_mib", "overlap", "gradient_exchange", "offload", "vocab_parallel", "loss_chunk", "vocab_multiple",
-)  # fmt: skip
-"""The parts of a layout that keep their defaults unless the job fixes them."""
-
-_BESIDE_GROUPS = (*_NOT_SEARCHED, "recompute_layers", "stages", "placement")
+_BESIDE_GROUPS = (*NOT_SEARCHED, "recompute_layers", "stages", "placement")
 """The parts of a layout that may be fixed and that no group names."""
 
 
@@ -124,8 +119,7 @@ class Bench:
             stages, group.placement, s.dp, s.tp, s.pp, s.cp, s.ep, s.etp, group.vpp, s.sp, zero, s.shard_group,
             group.schedule, group.recompute, wanted.recompute_layers,
         )  # fmt: skip
-        fixed = {name: value for name in _NOT_SEARCHED if (value := getattr(wanted, name)) is not None}
-        return replace(layout, **fixed) if fixed else layout
+        return with_fixed(layout, wanted)
 
     def candidate(self, group: Group, zero: int, stages: Stages) -> Candidate:
         """The layout with its costs and memory."""
