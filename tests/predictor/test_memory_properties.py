@@ -20,7 +20,7 @@ EXPERTS = Architecture("experts", "mixtral", 8, 512, 8, 4, 64, 1024, 4000, exper
 
 LAYOUTS = st.fixed_dictionaries(
     {
-        "tp": st.sampled_from([1, 2]), "pp": st.sampled_from([1, 2, 4]), "dp": st.sampled_from([1, 2, 8]),
+        "tp": st.sampled_from([1, 2]), "pp": st.sampled_from([1, 2, 4, 12]), "dp": st.sampled_from([1, 2, 8]),
         "sp": st.booleans(), "zero": st.integers(0, 3), "recompute": st.sampled_from(["none", "selective", "full"]),
         "schedule": st.sampled_from(["1f1b", "gpipe", "zb-h1"]), "loss_chunk": st.sampled_from([None, 64]),
         "vocab_parallel": st.booleans(), "vocab_multiple": st.sampled_from([1, 128]),

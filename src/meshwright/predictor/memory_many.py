@@ -54,13 +54,13 @@ class Columns:
 
 @dataclass(frozen=True)
 class _Tables:
-    """[share] figures: sums over the first n units, [share, unit + 1, figure]; of layers, [share, unit, `Largest`]."""
+    """Figures first: sums over the first n units, [figure, share, unit + 1]; of layers, [`Largest`, share, unit]."""
 
     prefix: Floats
     layers: Floats
     dense: Floats  # [share, unit]
     tied: Floats  # [share]
-    kinds: Ints
+    layer_kinds: Ints  # [unit] units of equal number have equal figures of layers
 
 
 def _tables(setup: Setup, shares: Sequence[Share], habits: Habits) -> _Tables:
@@ -78,7 +78,10 @@ def _tables(setup: Setup, shares: Sequence[Share], habits: Habits) -> _Tables:
     prefix = np.zeros((len(shares), len(units) + 1, len(_FIGURES)))
     figures.cumsum(axis=1, out=prefix[:, 1:])
     tied = figures[:, 0, _DENSE] if arch.tied else np.zeros(len(shares))
-    return _Tables(prefix, layers, figures[:, :, _DENSE], tied, kinds)
+    by_figure, by_layer = (np.ascontiguousarray(array.transpose(2, 0, 1)) for array in (prefix, layers))
+    after = np.append(first[1:], -1)
+    layer_kinds = first * (len(units) + 1) + np.where(np.append(kinds[1:], -1) == KINDS.index("ffn"), after + 1, 0)
+    return _Tables(by_figure, by_layer, figures[:, :, _DENSE], tied, layer_kinds)
 
 
 def fullest(setup: Setup, of: Columns) -> Floats:
@@ -147,28 +150,38 @@ def _families(of: Columns) -> Iterator[tuple[list[_Member], Ints]]:
 
 @dataclass(frozen=True)
 class _Even:
-    """Even stages of a number: which begin inside a layer, and the sums of every share, [share, stage, figure]."""
+    """Even stages of a number: which begin inside a layer, and the sums of every share, [figure, share, stage]. The
+    largest layers are those of stages that hold the same: `alike[stage]` points into [`Largest`, share, pattern]."""
 
     mid_layer: NDArray[np.bool_]
     figures: Floats
     largest: Floats
+    alike: Ints
     ends: Floats
 
 
 def _even(setup: Setup, tables: _Tables, stages: int) -> _Even:
     names = even_stages(setup.proposal.arch, stages)
     mid_layer = np.array([stage[0].endswith(".ffn") for stage in names])
-    ends = np.cumsum([len(stage) for stage in names])
-    starts = np.concatenate([[0], ends[:-1]])
+    sizes = np.array([len(stage) for stage in names])
+    ends = np.cumsum(sizes)
+    starts = ends - sizes
     layers, cut = tables.layers, starts[mid_layer]
-    if len(cut):
-        layers = layers.copy()
-        layers[:, cut - 1] -= layers[:, cut]
-    at_ends = np.zeros((len(layers), stages))
+    kinds = tables.layer_kinds
+    if len(cut):  # a layer whose other half lies in the next stage
+        layers, kinds = layers.copy(), kinds.copy()
+        layers[: Largest.GRADIENT, :, cut - 1] -= layers[: Largest.GRADIENT, :, cut]
+        kinds[cut - 1] = -1 - kinds[cut - 1]
+    _, one, which = np.unique(kinds, return_index=True, return_inverse=True)
+    holds = np.zeros((stages, len(one)), np.bool_)
+    holds[np.repeat(np.arange(stages), sizes), which] = True
+    patterns, alike_stages = np.unique(holds, axis=0, return_inverse=True)
+    largest = np.where(patterns, layers[:, :, None, one], -np.inf).max(axis=3)
+    at_ends = np.zeros((len(tables.dense), stages))
     at_ends[:, 0] += tables.dense[:, 0]
     at_ends[:, -1] += tables.dense[:, -1]
-    figures = tables.prefix[:, ends] - tables.prefix[:, starts]
-    return _Even(mid_layer, figures, np.maximum.reduceat(layers, starts, axis=1), at_ends)
+    figures = tables.prefix[:, :, ends] - tables.prefix[:, :, starts]
+    return _Even(mid_layer, figures, largest, alike_stages.reshape(-1), at_ends)
 
 
 def _lives(pipeline: Pipeline, family: Sequence[_Member], which: Ints, habits: Habits) -> tuple[Live | Floats, Ints]:
@@ -186,12 +199,10 @@ def _lives(pipeline: Pipeline, family: Sequence[_Member], which: Ints, habits: H
 def _sums(even: _Even, tied: Floats, share: Ints, placement: tuple[int, ...]) -> StageSums:
     """The sums by stage of the shares that these layouts have."""
     used, of = np.unique(share, return_inverse=True)
-    figures, largest, at_ends = even.figures[used], even.largest[used], even.ends[used]
+    dense, at_ends = even.figures[_DENSE][used], even.ends[used]
     if placement[0] == placement[-1]:
         at_ends[:, -1] -= tied[used]
-        figures[:, -1, _DENSE] -= tied[used]
-    return StageSums(
-        figures[..., _DENSE], figures[..., _EXPERT], at_ends, figures[..., _ADAPTER], figures[..., _KEPT],
-        largest[..., Largest.AGAIN], largest[..., Largest.WHOLE], largest[..., Largest.LAYER],
-        largest[..., Largest.SHAPES], largest[..., Largest.GRADIENT], of,
-    )  # fmt: skip
+        dense[:, -1] -= tied[used]
+    expert, adapter, kept = (even.figures[figure][used] for figure in (_EXPERT, _ADAPTER, _KEPT))
+    again, whole, layer, shapes, gradient = (even.largest[column][used][:, even.alike] for column in Largest)
+    return StageSums(dense, expert, at_ends, adapter, kept, again, whole, layer, shapes, gradient, of)

@@ -78,7 +78,7 @@ class Manners:
     tied: bool
     lora: bool
     keeps_outputs: bool
-    gathered_units: int
+    gathered_units: float
     spread_vocabulary: bool  # embedding and head are divided over all pipeline ranks
     placeholder: float  # bytes a parameter of one layer's matrices, and of the head's while it is at work
     workspace: float  # bytes
@@ -185,7 +185,7 @@ def _most(pipeline: Pipeline, by_stage: Floats) -> Floats:
     """The largest figure among the stages of each pipeline rank, [layout, rank]."""
     if pipeline.one_each:
         return by_stage
-    most = np.zeros((len(by_stage), pipeline.ranks))
-    for stage, rank in enumerate(pipeline.placement):
-        np.maximum(most[:, rank], by_stage[:, stage], out=most[:, rank])
+    by_rank = np.argsort(pipeline.placement, kind="stable")
+    first = np.searchsorted(np.asarray(pipeline.placement)[by_rank], np.arange(pipeline.ranks))
+    most: Floats = np.maximum.reduceat(by_stage[:, by_rank], first, axis=1)
     return most

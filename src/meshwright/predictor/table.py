@@ -223,7 +223,7 @@ def stage_table(table: UnitTable, stages: Sequence[Sequence[str]], placement: Se
     cut = starts[mid_layer & (starts > 0)]
     if len(cut):  # a layer whose other half lies in the next stage
         layers = layers.copy()
-        layers[cut - 1] -= layers[cut]
+        layers[cut - 1, : Largest.GRADIENT] -= layers[cut, : Largest.GRADIENT]
     embed = next((s for s, stage in enumerate(stages) if "embed" in stage), 0)
     head = next((s for s, stage in enumerate(stages) if "head" in stage), len(stages) - 1)
     if placement[embed] == placement[head]:
