@@ -178,6 +178,20 @@ PLAUSIBLE = st.sampled_from([0, 1, 2, 3, 8, True, False, None, [], [0], [1, 7], 
                              ["sliding_attention", "full_attention"] * 4, ["chunked_attention"] * 8])  # fmt: skip
 
 
+@pytest.mark.parametrize("model_type", sorted(FAMILIES))
+def test_null_is_as_good_as_absent_unless_it_means_none(model_type: str) -> None:
+    family = FAMILIES[model_type]
+    sizes = {keys[0]: 8 for keys in family.sizes.values()} | {"model_type": model_type}
+    plain = architecture_of(sizes)
+    keys = {key for key, _ in family.optional.values()} | set(family.reads) - set(sizes)
+    none = {"sliding_window", "attention_chunk_size", "q_lora_rank", "n_shared_experts"}
+    switched = {"use_sliding_window": True} if "use_sliding_window" in family.reads else {}
+    for key in keys:
+        assert architecture_of(sizes | switched | {key: None}).layers == 8
+        if key not in none:
+            assert architecture_of(sizes | {key: None}) == plain, key
+
+
 @given(st.sampled_from(sorted(FAMILIES)), st.dictionaries(st.sampled_from(KEYS), PLAUSIBLE | JSON, max_size=6))
 def test_whatever_a_config_holds_it_is_read_or_refused(model_type: str, broken: dict[str, Any]) -> None:
     sizes = {keys[0]: 8 for keys in FAMILIES[model_type].sizes.values()}

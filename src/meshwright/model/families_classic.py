@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from meshwright.model.family import BIASED, SIZES, TIED, UNTIED, WINDOW, Config, Family
+from meshwright.model.family import BIASED, SIZES, TIED, UNTIED, WINDOW, Config, Family, given
 
 _GPT2_SIZES = {
     "layers": ("n_layer",), "hidden": ("n_embd",), "heads": ("n_head",), "vocab": ("vocab_size",),
@@ -17,7 +17,7 @@ def _gpt2_ffn(config: Config) -> Mapping[str, Any]:
 
 
 def _bigcode(config: Config) -> Mapping[str, Any]:
-    return {**_gpt2_ffn(config), "kv_heads": 1 if config.get("multi_query", True) else config["n_head"]}
+    return {**_gpt2_ffn(config), "kv_heads": 1 if given(config, "multi_query", True) else config["n_head"]}
 
 
 def _opt_positions(config: Config) -> Mapping[str, Any]:
@@ -33,14 +33,14 @@ def _mpt_ffn(config: Config) -> Mapping[str, Any]:
 
 
 def _falcon(config: Config) -> Mapping[str, Any]:
-    new, parallel = config.get("new_decoder_architecture", False), config.get("parallel_attn", True)
+    new, parallel = given(config, "new_decoder_architecture", False), given(config, "parallel_attn", True)
     heads = config.get("num_attention_heads") or config["n_head"]
     norms = (config.get("num_ln_in_parallel_attn") or 2) if new else (1 if parallel else 2)
-    kv_heads = config.get("num_kv_heads") if new else (1 if config.get("multi_query", True) else heads)
+    kv_heads = config.get("num_kv_heads") if new else (1 if given(config, "multi_query", True) else heads)
     return {
         "kv_heads": kv_heads, "layer_norms": norms, "parallel_residual": bool(new or parallel),
         "ffn_hidden": config.get("ffn_hidden_size") or 4 * config["hidden_size"],
-        "positions": "alibi" if config.get("alibi", False) else "rope",
+        "positions": "alibi" if config.get("alibi") else "rope",
     }  # fmt: skip
 
 

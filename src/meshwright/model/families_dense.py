@@ -16,6 +16,7 @@ from meshwright.model.family import (
     Family,
     Reads,
     alternating,
+    given,
     switched_window,
     types_or,
     windows,
@@ -29,7 +30,7 @@ def _mistral_window(config: Config) -> Mapping[str, Any]:
 def _smollm_window(config: Config) -> Mapping[str, Any]:
     if not config.get("use_sliding_window"):
         return {"sliding_window": None}
-    every = config.get("no_rope_layer_interval", 4)
+    every = given(config, "no_rope_layer_interval", 4)
     rotated = config.get("no_rope_layers") or [(layer + 1) % every for layer in range(config["num_hidden_layers"])]
     return windows(config.get("sliding_window"), types_or(config, lambda layer: not rotated[layer]))
 

@@ -15,6 +15,7 @@ from meshwright.model.family import (
     Family,
     Reads,
     alternating,
+    given,
     layers_in,
     types_or,
     windows,
@@ -46,7 +47,7 @@ def _qwen3(config: Config) -> Mapping[str, Any]:
 def _qwen2(config: Config) -> Mapping[str, Any]:
     """A window, where switched on, lies on each second of the first `max_window_layers` layers."""
     used = config.get("sliding_window", 4096) if config.get("use_sliding_window") else None
-    last = config.get("max_window_layers", 28)
+    last = given(config, "max_window_layers", 28)
     local = types_or(config, lambda layer: layer % 2 == 0 and layer < last)
     return {**_qwen_dense(config), **windows(used, local)}
 
@@ -61,18 +62,20 @@ def _llama4(config: Config) -> Mapping[str, Any]:
 
 
 def _deepseek(config: Config) -> Mapping[str, Any]:
-    first, step = config.get("first_k_dense_replace", 0), config.get("moe_layer_freq") or 1
+    """What a file leaves out is what its class has by default; null ranks and shared experts mean none."""
+    third = config["model_type"] == "deepseek_v3"
+    first, step = given(config, "first_k_dense_replace", 3 if third else 0), given(config, "moe_layer_freq", 1)
     dense = _dense_where(config, lambda layer: layer < first or layer % step != 0)
     latent = LatentAttention(
         config["kv_lora_rank"], config["qk_nope_head_dim"], config["qk_rope_head_dim"], config["v_head_dim"],
-        config.get("q_lora_rank"),
+        config.get("q_lora_rank", 1536),
     )  # fmt: skip
     ahead = config.get("num_nextn_predict_layers") or 0
     left_out = f"multi-token prediction ({ahead} more layer{'s' * (ahead > 1)}) is left out"
     return {
         **dense, "latent": latent, "head_dim": latent.nope_dim + latent.rope_dim,
-        "kv_heads": config["num_attention_heads"], "shared_experts": config.get("n_shared_experts") or 0,
-        "note": left_out if ahead else "",
+        "kv_heads": config["num_attention_heads"], "note": left_out if ahead else "",
+        "shared_experts": config.get("n_shared_experts", 1 if third else 2) or 0,
     }  # fmt: skip
 
 

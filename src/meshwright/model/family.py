@@ -49,6 +49,12 @@ SWITCHED_WINDOW: dict[str, Reads] = {
 }  # fmt: skip
 
 
+def given(config: Config, key: str, default: Any) -> Any:
+    """The value of a key, or `default` when it is absent or null."""
+    value = config.get(key)
+    return default if value is None else value
+
+
 def layers_in(config: Config) -> int:
     """How many layers, for families that spell it as most do."""
     return int(config["num_hidden_layers"])
@@ -74,7 +80,7 @@ def switched_window(config: Config) -> Mapping[str, Any]:
     """Qwen 2 and 3: a window where `use_sliding_window` says so, on the layers from `max_window_layers` (28) on."""
     if not config.get("use_sliding_window"):
         return {"sliding_window": None}
-    first = config.get("max_window_layers", 28)
+    first = given(config, "max_window_layers", 28)
     return windows(config.get("sliding_window", 4096), types_or(config, lambda layer: layer >= first))
 
 
