@@ -19,7 +19,10 @@ TINY = Architecture(
     name="tiny", family="llama", layers=4, hidden=64, heads=4, kv_heads=2, head_dim=16, ffn_hidden=176, vocab=256
 )
 _LINK = Link("loopback", Constant(1e9, "guessed"), Constant(1e-5, "guessed"))
-_CORE = Device("core", "cpu", 2**30, {}, Constant(1e10, "guessed"), Constant(1e-6, "guessed"), Constant(0, "guessed"))
+_PEAKS = dict.fromkeys(("fp32", "bf16", "fp16"), Constant(1e10, "guessed"))
+_CORE = Device(
+    "core", "cpu", 2**30, _PEAKS, Constant(1e10, "guessed"), Constant(1e-6, "guessed"), Constant(0, "guessed")
+)
 
 
 def cut(arch: Architecture, *sizes: int) -> tuple[tuple[str, ...], ...]:

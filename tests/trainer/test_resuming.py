@@ -12,7 +12,7 @@ from .plans import TINY, cut, plan, variant
 
 pytest.importorskip("torch", reason="training needs meshwright[train]")
 
-from .resuming import Leg, run  # noqa: E402
+from .resuming import Leg, run
 
 TIED = variant(tied=True, vocab=255)  # 255: no degree divides it
 FOUR = cut(TINY, 3, 2, 2, 3)
