@@ -1,6 +1,6 @@
 """What `memory` adds to a prediction, as the parts of its answer: recipe, advice, a request explained, what fits."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from meshwright.basics.quantities import GIB
 from meshwright.files.outputs_memory import (
@@ -19,29 +19,40 @@ from meshwright.planner.oom import Explanation
 from meshwright.planner.plan_tensor import PlanTensor
 from meshwright.planner.relief import Relief
 from meshwright.predictor import groups
-from meshwright.predictor.recipe import recipe_of
+from meshwright.predictor.recipe import full_recipe
+
+
+def _states(plan: Plan) -> Iterator[tuple[str, float, bool]]:
+    """Name, bytes a parameter, and whether the ZeRO stage shards it."""
+    recipe, layout = full_recipe(plan.setup), plan.layout
+    yield "weight", recipe.weight, layout.zero == 3
+    yield "8-bit weight", recipe.quantised, layout.zero == 3
+    yield "gradient", recipe.gradient, layout.zero >= 2 and layout.exchange == "micro-batch"
+    yield "second gradient", recipe.second_gradient if layout.zero == 2 else 0.0, True
+    yield "master", recipe.master, layout.zero >= 1
+    yield "moments", recipe.matrix_moments, layout.zero >= 1
+    yield "other", recipe.unsharded, False
+    yield "other", recipe.sharded, layout.zero >= 1
 
 
 def recipe_part(plan: Plan) -> RecipePart:
     """Bytes a parameter as the framework holds them, and over how many ranks the ZeRO stage shards each."""
     training, layout, cluster = plan.setup.proposal.training, plan.layout, plan.setup.proposal.cluster
-    recipe = recipe_of(plan.setup)
     dense = groups.shard_group(cluster, layout).size
     expert = min(dense, groups.expert_gradient_group(cluster, layout).size)
-    shared_from = {"weight": 3, "gradient": 2, "master": 1, "moments": 1}
-    sizes = {name: float(getattr(recipe, name)) for name in shared_from}
-    states = []
-    for name, size in sizes.items():
-        sharded = layout.zero >= shared_from[name] and (name != "gradient" or layout.exchange == "micro-batch")
-        ranks, expert_ranks = (dense, expert) if sharded else (1, 1)
-        if size:
-            part = {"state": name, "bytes_per_parameter": size, "ranks": ranks, "expert_ranks": expert_ranks}
-            states.append(RecipeStatePart.model_validate(part))
-    here = sum(state.bytes_per_parameter / state.ranks for state in states)
-    words = " + ".join(
-        f"{state.bytes_per_parameter:g} {state.state}{f' / {state.ranks}' if state.ranks > 1 else ''}"
-        for state in states
-    )
+    away = {"none": (), "optimizer": ("master", "moments")}.get(layout.offload)
+    states = [
+        RecipeStatePart(
+            state=name,  # type: ignore[arg-type]
+            bytes_per_parameter=size, ranks=dense if sharded else 1, expert_ranks=expert if sharded else 1,
+            of="adapters" if training.task == "lora" and "weight" not in name else "all parameters",
+            on="host" if away is None or name in away else "device",
+        )
+        for name, size, sharded in _states(plan)
+        if size
+    ]  # fmt: skip
+    here = [state for state in states if state.on == "device" and state.of == "all parameters"]
+    total = sum(state.bytes_per_parameter / state.ranks for state in here)
     settings = {
         "training.precision": training.precision, "training.optimizer": training.optimizer,
         "training.gradient_dtype": training.gradient_dtype, "layout.zero": str(layout.zero),
@@ -49,8 +60,21 @@ def recipe_part(plan: Plan) -> RecipePart:
         "search.runnable_by": plan.setup.runnable_by,
     }  # fmt: skip
     return RecipePart(
-        text=f"{words} = {here:.3g} B a parameter", states=states, bytes_per_parameter=here, settings=settings
+        text=_recipe_text(states, here, total), states=states, bytes_per_parameter=total, settings=settings
     )
+
+
+def _recipe_text(states: Sequence[RecipeStatePart], here: Sequence[RecipeStatePart], total: float) -> str:
+    """`2 weight + 4 gradient + 4 master / 8 + 8 moments / 8 = 7.5 B a parameter`, then what lies elsewhere."""
+
+    def words(found: Iterable[RecipeStatePart]) -> str:
+        parts = ((one, f" / {one.ranks}" if one.ranks > 1 else "") for one in found)
+        return " + ".join(f"{one.bytes_per_parameter:.3g} {one.state}{shared}" for one, shared in parts)
+
+    text = f"{words(here) or '0'} = {total:.3g} B a parameter"
+    adapters = words(one for one in states if one.on == "device" and one.of == "adapters")
+    away = words(one for one in states if one.on == "host")
+    return text + (f"; adapters also {adapters}" if adapters else "") + (f"; in CPU memory {away}" if away else "")
 
 
 def _spelled(change: Mapping[str, object]) -> dict[str, object]:

@@ -17,7 +17,7 @@ _ACTIVATIONS = ("activations", "recomputed")
 
 
 def traced_parts(plan: Plan, progress: Callable[[str], None]) -> list[TracedStagePart]:
-    """The fullest pipeline rank, and the last with its logits, traced. Predicted beside them is what our trainer would hold,
+    """The fullest pipeline rank, and the last with its logits, traced. Predicted beside them is what our trainer holds,
     whoever the plan is for. Raises InputError without torch, and for a plan that our trainer cannot run."""
     if find_spec("torch") is None:
         raise bad_input(

@@ -12,10 +12,12 @@ from meshwright.files.prediction import Verdict
 class RecipeStatePart(Part):
     """One state of every parameter. With `ranks` 1 every data-parallel rank holds all of it."""
 
-    state: Literal["weight", "gradient", "master", "moments"]
+    state: Literal["weight", "8-bit weight", "gradient", "second gradient", "master", "moments", "other"]
     bytes_per_parameter: float
     ranks: int = Field(description="over how many ranks it is sharded")
     expert_ranks: int = Field(description="the same for parameters of experts")
+    of: Literal["all parameters", "adapters"]
+    on: Literal["device", "host"] = Field(description="host: offloaded to CPU memory")
 
 
 class RecipePart(Part):
@@ -23,7 +25,7 @@ class RecipePart(Part):
 
     text: str = Field(description="in words: 2 weight + 4 gradient + 4 master / 8 + 8 moments / 8 = 7.5 B")
     states: list[RecipeStatePart]
-    bytes_per_parameter: float = Field(description="on one rank, dense parameters")
+    bytes_per_parameter: float = Field(description="on one device, of dense parameters; those of adapters left out")
     settings: dict[str, str] = Field(description="the keys of [training], [layout] and [batch] behind it")
 
 

@@ -30,12 +30,12 @@ class _Dtypes:
 def _dtypes(plan: Plan) -> _Dtypes:
     training, recipe = plan.setup.proposal.training, recipe_of(plan.setup)
     half = "fp16" if training.precision == "fp16" else "bf16"
-    moments = {"adamw": "fp32", "adamw-8bit": "uint8", "muon": "fp32"}.get(training.optimizer)
+    each = recipe.moments // {"adamw": 2, "adamw-8bit": 2}.get(training.optimizer, 1)
     return _Dtypes(
         "fp32" if recipe.weight == 4 else half,
         "fp32" if recipe.gradient == 4 else half,
         _BY_BYTES[recipe.master] if recipe.master else None,
-        moments,
+        {4: "fp32", 2: half, 1: "uint8"}.get(each),
     )
 
 

@@ -147,7 +147,7 @@ def _tiles(prediction: Prediction | None, result: RunResult | None, view: RunVie
         remarks = [whole, *["measured: the most bytes of tensors alive at once"] * (peak is not None)]
         tile("memory, worst rank", bytes_text(p.worst_memory.total), peak, *remarks, mode="measured")
     if p is not None and view is not None and view.memory:
-        predicted = max(sum(stage.parts.get(kind, 0) for kind in HELD) for stage in p.memory)
+        predicted = max(sum(stage.parts.get(kind, 0) for kind in (*HELD, "master")) for stage in p.memory)
         held = max(held_bytes(rank) for rank in view.memory)
         remark = "weights, gradients and optimizer of the worst rank"
         tile("model states", bytes_text(predicted), bytes_text(held), remark, mode="measured")
