@@ -16,7 +16,7 @@ from meshwright.basics.quantities import GIB
 from meshwright.files.prediction import IMPOSSIBLE, StageMemory
 from meshwright.files.rows import read_rows
 from meshwright.planner.configurations import Configuration, Skipped, configuration_of
-from meshwright.planner.rows_memory import counted, memory_figure, predicted_gib
+from meshwright.planner.rows_memory import counted, memory_figure, predicted_gib, ran_out
 from meshwright.predictor.memory import rank_memory
 
 DATA = Path(__file__).parents[1] / "data" / "measurements" / "measurements.csv"
@@ -37,19 +37,19 @@ def main() -> None:
     asked = options.parse_args()
     by_source: dict[str, list[tuple[float, str, str, str]]] = defaultdict(list)
     by_trust: dict[str, list[float]] = defaultdict(list)
+    as_printed: dict[str, list[float]] = defaultdict(list)
     impossible, out_of_memory, skipped = [], [], []
     for row in read_rows(asked.rows):
         if not row.name.startswith(asked.only):
             continue
         figure = memory_figure(row)
-        ran_out = row.peak_memory_stated.strip().upper().startswith("OOM")
         found = configuration_of(row)
         if isinstance(found, Skipped):
             skipped += [row.name] if figure else []
             continue
         stages = predicted(found)
         p_oom = max(stage.p_oom or 0.0 for stage in stages)
-        if ran_out:
+        if ran_out(row):
             out_of_memory.append((row.name, p_oom))
             continue
         if p_oom >= IMPOSSIBLE:
@@ -60,6 +60,7 @@ def main() -> None:
         error = figure.error(size)
         by_source[f"{row.name.rsplit('-', 1)[0]}: {row.source[:60]}"].append((error, row.name, row.trust, figure.kind))
         by_trust[row.trust].append(error)
+        as_printed[row.trust].append(size / figure.gib - 1)
         if asked.each:
             layout = found.plan.layout
             print(
@@ -77,8 +78,9 @@ def main() -> None:
         middle, bias = median(abs(error[0]) for error in errors), median(error[0] for error in errors)
         print(f"{source:78} {len(errors):3} {middle:7.1%} {bias:+7.1%}  {worst[1]} {worst[0]:+.1%}")
     for trust, sizes in sorted(by_trust.items()):
-        middle = median(abs(error) for error in sizes)
-        print(f"trust {trust}: {len(sizes)} rows, median error {middle:.1%}, bias {median(sizes):+.1%}")
+        middle, plain = median(map(abs, sizes)), median(map(abs, as_printed[trust]))
+        bias = median(sizes)
+        print(f"trust {trust}: {len(sizes)} rows, median error {middle:.1%}, bias {bias:+.1%}; GB as GiB: {plain:.1%}")
     print(f"ran, yet called impossible: {len(impossible)} {impossible}")
     print(f"ran out of memory, and the probability predicted: {out_of_memory}")
     if skipped:

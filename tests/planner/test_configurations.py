@@ -78,7 +78,8 @@ def test_parameter_counts_are_near_the_published_ones(found: list[Configuration 
     ("framework", "date", "base"),
     [
         ("Megatron-LM", "2021-04", "megatron-2020"), ("NeMo/Megatron-Core", "2024-11", "megatron-2024"),
-        ("Megatron-Bridge/Megatron-Core", "26.04.01", "megatron-2025"),
+        ("Megatron-Bridge/Megatron-Core", "26.04.01", "megatron-bridge"),
+        ("Megatron-LM 0.14", "2026-05", "megatron-2025"),
         ("Megatron-DeepSpeed", "2022-02", "megatron-deepspeed"),
         ("Megatron-LM (zero-bubble fork)", "2023-11", "zero-bubble"), ("DeepSpeed ZeRO-3", "2021", "deepspeed"),
         ("MaxText (JAX)", "2025", "maxtext"), ("llm-foundry/Composer FSDP", "2023", "llm-foundry"),

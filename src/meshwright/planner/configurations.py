@@ -17,6 +17,7 @@ from meshwright.layout.degrees import RECOMPUTE, Layout, Recompute
 from meshwright.layout.proposal import Proposal, Wanted, proposal_of
 from meshwright.planner.rows_cluster import row_cluster
 from meshwright.planner.rows_layout import row_batch, row_layout, row_training
+from meshwright.planner.rows_memory import ran_out
 from meshwright.planner.rows_model import row_model
 from meshwright.planner.rows_stack import row_stack
 from meshwright.predictor.memory import rank_memory
@@ -65,11 +66,47 @@ def _configuration(row: Row) -> Configuration:
     proposal = Proposal(arch, cluster, training, batch.global_batch, batch.seq_len, Wanted())
     setup = Setup(name=row.name, proposal=proposal, runnable_by=how.runner, stack=how.name)
     assumed = (*how.assumed, *about_model, *about_cluster, *about_training, *about_layout, *about_batch)
-    if stated is None:
-        layout = least_recompute(setup, layout, batch)
-        assumed = (*assumed, f"recompute {layout.recompute}: the least that fits")
+    if not ran_out(row):
+        setup, layout, decided = _plausible(row, setup, layout, batch, stated is not None)
+        assumed = (*assumed, *decided)
+    elif stated is None:
+        layout = replace(layout, recompute=how.stack.recompute)
+        assumed = (*assumed, f"recompute {layout.recompute}, as usual for {how.stack.name}")
     setup = replace(setup, proposal=proposal_of(proposal, layout, batch))
     return Configuration(row, Plan(setup, layout, batch), assumed)
+
+
+def _plausible(
+    row: Row, setup: Setup, layout: Layout, batch: Batch, recompute_stated: bool
+) -> tuple[Setup, Layout, tuple[str, ...]]:
+    """What the row leaves open, decided so that the plan fits, because it did run: first the least recompute; then, if
+    the ZeRO stage was not printed either, full sharding; then DeepSpeed's checkpoints in CPU memory."""
+    stage_stated = row.zero_stage is not None and "zero_stage" not in row.inferred
+    free = not stage_stated and layout.dp * layout.cp > 1 and layout.pp == 1 and layout.zero != 3
+    shardings = [layout.zero, 3] if free else [layout.zero]
+    stacks = [setup.stack]
+    if setup.stack.startswith("deepspeed") and "away" not in setup.stack:
+        stacks.append(f"{setup.stack}+away-100")
+    found, fitting = layout, False
+    for stack in stacks:
+        setup = replace(setup, stack=stack)
+        for zero in shardings:
+            found = replace(layout, zero=zero)
+            found = found if recompute_stated else least_recompute(setup, found, batch)
+            limit = setup.proposal.cluster.memory_bytes
+            fitting = all(_fits(stage, limit) for stage in rank_memory(setup, found, batch))
+            if fitting:
+                break
+        if fitting:
+            break
+    if not fitting:
+        setup, found = replace(setup, stack=stacks[0]), replace(found, zero=layout.zero)
+    decided = [] if recompute_stated else [f"recompute {found.recompute}: the least that fits"]
+    if found.zero != layout.zero:
+        decided.append(f"ZeRO-{found.zero}: it does not fit with ZeRO-{layout.zero}")
+    if setup.stack != stacks[0]:
+        decided.append("activations in CPU memory: it does not fit otherwise")
+    return setup, found, tuple(decided)
 
 
 def least_recompute(setup: Setup, layout: Layout, batch: Batch) -> Layout:

@@ -48,6 +48,11 @@ def memory_figure(row: Row) -> MemoryFigure | None:
     return MemoryFigure(_kind(row, said), row.peak_memory_gib, low, 0 if "rank-0" in said else None)
 
 
+def ran_out(row: Row) -> bool:
+    """Does the row say that the run ended for lack of memory?"""
+    return row.step_seconds is None and "OOM" in row.peak_memory_stated.upper()
+
+
 def _kind(row: Row, said: str) -> MemoryKind:
     if re.search(r"allocated", said):
         return "allocated"

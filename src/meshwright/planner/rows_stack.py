@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from meshwright.files.rows import Row
 from meshwright.files.setup import Runner
-from meshwright.predictor.stacks import Stack, stack_named
+from meshwright.predictor.stacks import MODULES, Stack, stack_named
 
 _YEAR = re.compile(r"(20\d\d)(?:-(\d\d))?|\b(\d\d)\.(\d\d)")  # 2024, 2024-11, or a container of 24.11
 
@@ -25,7 +25,8 @@ _FRAMEWORKS: tuple[tuple[str, str, Runner], ...] = (
     (r"oneflow", "oneflow", "any"),
     (r"colossal|gemini", "deepspeed", "deepspeed"),
     (r"bmtrain", "deepspeed", "deepspeed"),
-    (r"nemo|bridge|mcore|megatron|primus|flash.?attention training", "", "megatron"),
+    (r"bridge", "megatron-bridge", "megatron"),
+    (r"nemo|mcore|megatron|primus|flash.?attention training", "", "megatron"),
     (r"deepspeed", "deepspeed", "deepspeed"),
     (r"fsdp|accelerate|lit-?gpt|trainer|metaseq|hugging", "fsdp", "torchtitan"),
 )
@@ -90,6 +91,20 @@ def _modifiers(row: Row, stack: Stack) -> list[str]:
     said = f"{row.notes} {row.overlap_notes}".lower()
     if re.search(r"fused (ce|cross.?entropy)|cross.?entropy fusion on", said):
         found.append("fused-loss")
+    modules = re.search(r"selective recompute (?:of|modules:) ([a-z_, ]+)", row.notes)
+    if modules:
+        found += [f"re-{module}" for module in MODULES if module in re.split(r"[,\s]+", modules.group(1))]
+    found += _away(row)
     schedule = row.schedule.lower()
     found += [name for pattern, name in _SCHEDULED if re.search(pattern, schedule)]
     return found
+
+
+def _away(row: Row) -> list[str]:
+    """Activations in CPU memory: of so many layers, or all."""
+    said = row.offload.lower()
+    of_layers = re.search(r"activations? of (\d+) layers", said)
+    if of_layers and row.layers:
+        return [f"away-{min(100, round(100 * int(of_layers.group(1)) / row.layers))}"]
+    moved = ("activation" in said and "false" not in said) or re.search(r"checkpoint-in-cpu y", row.notes.lower())
+    return ["away-100"] if moved else []

@@ -62,7 +62,7 @@ def state_sizes(of: States, recipe: Recipe) -> StateSizes:
     if recipe.second_gradient:
         kept = kept + np.where(np.equal(zero, 2), trained_part * recipe.second_gradient, 0.0)
     on_device, held_here = np.logical_not(of.host_optimizer), np.logical_not(of.host_parameters)
-    weights = np.where(np.equal(zero, 3), part, whole) * recipe.weight + whole * recipe.quantised
+    weights = np.where(np.equal(zero, 3), part, whole) * (recipe.weight + recipe.quantised)
     moments = updated * recipe.matrix_moments + ends * (recipe.end_moments - recipe.matrix_moments)
     kept = kept + trained * recipe.unsharded + updated * recipe.sharded
     return StateSizes(
@@ -79,7 +79,7 @@ class Rows:
     states: States
     whole: Some  # parameters of the largest layer, embedding or head: what is gathered together
     layer: Some  # of the largest layer
-    gathered_units: int
+    gathered_units: float
     replicas: Some  # ranks that hold the same parameters
     held: Some  # activations alive in backward
     once: Some  # of them, those of one micro-batch

@@ -11,6 +11,7 @@ from meshwright.model.training import Training
 from meshwright.model.units import Unit
 from meshwright.model.variants import variant_of
 from meshwright.predictor.compute import Share
+from meshwright.predictor.memory_modules import dropped
 from meshwright.predictor.stacks import Stack
 
 _FP32 = 4
@@ -22,13 +23,20 @@ def kept_bytes(
     """Bytes that one rank keeps of one unit and one micro-batch; logits are apart (`scores_of`)."""
     local = max(1, share.seq_len // share.cp)
     etp = share.etp if arch.experts else None
+    modules = stack.recomputes if mode == "selective" else ()
+    counted: Recompute = "none" if modules else mode
     plain = unit_activation_bytes(
-        arch, unit, training, share.micro_batch, local, mode, share.tp, share.sp, etp, ep=share.ep
+        arch, unit, training, share.micro_batch, local, counted, share.tp, share.sp, etp, ep=share.ep
     )
+    tokens, here = share.micro_batch * local, 1.0 - stack.activations_away
+    if unit.kind in ("embed", "head"):
+        here = 1.0
     if mode == "full" and unit.kind not in ("embed", "head"):
-        return plain
-    tokens = share.micro_batch * local
-    return max(0.0, plain + tokens * _habits(arch, training, unit, share, mode, stack))
+        return plain * here
+    a_token = plain / tokens + _habits(arch, training, unit, share, counted, stack)
+    if modules:
+        a_token -= dropped(arch, training, unit, share, modules, stack.scores_bytes, a_token)
+    return tokens * max(0.0, a_token) * here
 
 
 def _habits(arch: Architecture, training: Training, unit: Unit, share: Share, mode: Recompute, stack: Stack) -> float:
@@ -49,6 +57,9 @@ def _habits(arch: Architecture, training: Training, unit: Unit, share: Share, mo
         extra += stack.attention_copies * value_bytes(training) * arch.heads * arch.head_dim / share.tp
     if stack.keeps_gathered and spread > 1:  # the inputs of the half's first matrix, on all ranks instead of one
         extra += value_bytes(training) * arch.hidden * (1 - 1 / spread)
+    if feeds and stack.weighs_inside and variant_of(arch, unit).experts:
+        copies = arch.active_experts * share.etp / share.tp * min(training.expert_imbalance, share.ep)
+        extra -= value_bytes(training) * arch.hidden * copies
     if feeds and arch.gated and stack.fused_gate:
         extra -= value_bytes(training) * _width(arch, unit, min(training.expert_imbalance, share.ep)) / share.tp
     return extra

@@ -53,7 +53,11 @@ def recipe_of(setup: Setup) -> StateBytes:
     with AdamW instead of 2 + 4 + 4 + 8. (Our trainer does so under bf16 only.)
     """
     training = setup.proposal.training
-    if stack_of(setup).weights_fp32 and (training.precision == "bf16" or setup.runnable_by != "meshwright"):
+    stack = stack_of(setup)
+    if stack.pure_half and training.precision != "fp32":
+        plain = state_bytes(training)
+        return replace(plain, master=0, moments=plain.moments // 2)
+    if stack.weights_fp32 and (training.precision == "bf16" or setup.runnable_by != "meshwright"):
         return state_bytes(replace(training, precision="fp32"))
     return state_bytes(training)
 
@@ -63,6 +67,8 @@ def full_recipe(setup: Setup) -> Recipe:
     training, stack, plain = setup.proposal.training, stack_of(setup), recipe_of(setup)
     moments = plain.moments + (BLOCK_SCALES.value if training.optimizer == "adamw-8bit" else 0.0)
     quantised = FP8_COPY[training.precision].value if training.precision in FP8_COPY and plain.master else 0.0
+    if quantised and stack.fp8_weights:  # by rows and by columns, instead of two bytes
+        quantised = 2 * quantised - plain.weight
     half = training.precision != "fp32"
     twice = stack.name.startswith("deepspeed") and half and gradient_bytes(training) == 4
     return Recipe(

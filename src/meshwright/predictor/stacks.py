@@ -21,6 +21,9 @@ class Stack:
 
     States
         weights_fp32      parameters live in fp32 and are cast or gathered in half precision: no master copy beside them
+        fp8_weights       8-bit recipes keep the weights in 8 bits, by rows and by columns, instead of beside half-
+                          precision ones
+        pure_half         no master copy, and moments in half precision
         gradient_dtype    what it accumulates gradients in by default (a plan's own `gradient_dtype` decides)
         whole_gradients   the whole gradient buffer exists from the start and is never freed: also in forward, and
                           also when ZeRO-2 shards what is kept
@@ -36,6 +39,10 @@ class Stack:
                           softmax result; 5 with dropout on it (Korthikanti et al. 2022, section 4.1)
         dropout           dropout on the hidden states: a mask of one byte a value, twice a layer and once after the
                           embedding, and each dropout's result
+        recomputes        modules that "selective" recomputes, by Megatron's names (see `MODULES`); none: norms,
+                          activation functions and products
+        weighs_inside     router weights multiply inside the experts: their results are not kept to be weighed
+        activations_away  share of what is kept that lies in CPU memory
         norm_bytes        bytes a norm keeps of each value beyond its input in the compute dtype: 0 when fused, 4 when
                           written out in operators
         fused_gate        the gated activation keeps its two inputs and its result, not the activated gate
@@ -49,7 +56,8 @@ class Stack:
         spread_vocabulary embedding and head are divided over all pipeline ranks (arXiv:2411.05288)
         logit_bytes       bytes of one output score at the peak of the loss: copies in half and in fp32, gradient
     Buffers
-        gathered_units    units whose parameters are whole at a time with ZeRO-3: at work, and fetched ahead
+        gathered_units    layers whose parameters are whole at a time with ZeRO-3: at work, and fetched ahead; less
+                          than one where it is matrices that are gathered
         tp_gathered       with sp, one whole [micro_batch, seq, hidden] buffer in which inputs are gathered
         workspace_mib     workspaces of libraries inside the tensor allocator
         bucket_mib        a gradient bucket; None: as the plan says
@@ -66,6 +74,8 @@ class Stack:
     name: str
     source: str
     weights_fp32: bool = False
+    fp8_weights: bool = False
+    pure_half: bool = False
     gradient_dtype: Literal["fp32", "half"] = "fp32"
     whole_gradients: bool = True
     step_bytes: float = 0.0
@@ -74,6 +84,9 @@ class Stack:
     placeholder_bytes: float = 0.0
     scores_bytes: float = 0.0
     dropout: bool = False
+    recomputes: tuple[str, ...] = ()
+    weighs_inside: bool = False
+    activations_away: float = 0.0
     norm_bytes: float = 0.0
     fused_gate: bool = True
     attention_copies: float = 0.0
@@ -83,7 +96,7 @@ class Stack:
     more_in_flight: float = 0.0
     spread_vocabulary: bool = False
     logit_bytes: float = 10.0
-    gathered_units: int = 2
+    gathered_units: float = 2.0
     tp_gathered: bool = True
     workspace_mib: float = 0.0
     bucket_mib: float | None = None
@@ -115,14 +128,20 @@ MODIFIERS: dict[str, dict[str, Any]] = {
     "vocab-2": {"spread_vocabulary": True, "more_in_flight": 1.0},  # two barriers
     "interlaced": {"spread_vocabulary": True, "in_flight": 1.5},  # the same paper, section 2
 }
-"""What a modifier after the stack's name changes."""
+"""What a modifier after the stack's name changes. Beside these: `re-MODULE` (selective recompute of that module, may be
+repeated) and `away-PERCENT` (of the activations, to CPU memory)."""
+
+MODULES = ("core_attn", "layernorm", "moe_act", "mla_up_proj", "mlp", "moe")
+"""Modules of Megatron-Core that can be recomputed one by one."""
 
 
 @lru_cache(maxsize=1)
 def stacks() -> dict[str, Stack]:
     """Every stack by name. Raises TypeError for a row with an unknown knob."""
     rows = tomllib.loads((Path(__file__).parent / "stacks.toml").read_text(encoding="utf-8"))
-    return {name: Stack(name=name, **row) for name, row in rows.items()}
+    return {
+        name: Stack(name=name, **{**row, "recomputes": tuple(row.get("recomputes", ()))}) for name, row in rows.items()
+    }
 
 
 def stack_named(name: str) -> Stack:
@@ -133,15 +152,26 @@ def stack_named(name: str) -> Stack:
         near = nearest(base, known)
         legal = f"nearest: {near}" if near else "legal: " + ", ".join(sorted(known))
         raise bad_input("no such software stack", field="stack", value=name, legal=legal)
-    unknown = [modifier for modifier in modifiers if modifier not in MODIFIERS]
-    if unknown:
-        legal = "legal: " + ", ".join(sorted(MODIFIERS))
-        raise bad_input("no such modifier of a software stack", field="stack", value=unknown[0], legal=legal)
-    changes = {knob: value for modifier in modifiers for knob, value in MODIFIERS[modifier].items()}
+    changes: dict[str, Any] = {}
+    for modifier in modifiers:
+        changes |= _changes(modifier, changes)
     stack = replace(known[base], name=name, **changes)
     if stack.dropout and stack.scores_bytes:  # softmax result, its dropout mask, and the result of that
         return replace(stack, scores_bytes=5.0)
     return stack
+
+
+def _changes(modifier: str, before: dict[str, Any]) -> dict[str, Any]:
+    """The knobs that one modifier sets, after those `before` it."""
+    if modifier in MODIFIERS:
+        return MODIFIERS[modifier]
+    kind, _, what = modifier.partition("-")
+    if kind == "re" and what in MODULES:
+        return {"recomputes": (*before.get("recomputes", ()), what)}
+    if kind == "away" and what.isdigit() and int(what) <= 100:
+        return {"activations_away": int(what) / 100}
+    legal = ", ".join((*sorted(MODIFIERS), *(f"re-{module}" for module in MODULES), "away-0 to away-100"))
+    raise bad_input("no such modifier of a software stack", field="stack", value=modifier, legal="legal: " + legal)
 
 
 def stack_of(setup: Setup) -> Stack:
