@@ -7,6 +7,7 @@ from meshwright.cluster.device import Device
 from meshwright.layout.problem import Explanation, Rule, spelled
 from meshwright.layout.proposal import Proposal
 from meshwright.model.architecture import Architecture
+from meshwright.model.lora import is_target
 from meshwright.model.shapes import tensors_of
 from meshwright.model.training import Precision, Training
 from meshwright.model.units import units_of
@@ -16,10 +17,6 @@ GRADIENT_DTYPES: Mapping[Precision, tuple[str, ...]] = {
     "fp32": ("fp32",), "fp16": ("fp32", "fp16"), "bf16": ("fp32", "bf16"), "fp8": ("fp32", "bf16"),
     "mxfp8": ("fp32", "bf16"),
 }  # fmt: skip
-
-
-_UNADAPTED = ("router.weight", "shared_gate.weight")
-_FEED_FORWARD = ("gate", "up", "down", "experts", "shared")
 
 
 def _devices(p: Proposal) -> tuple[Device, ...]:
@@ -77,16 +74,13 @@ def _explain_loss_scale(p: Proposal) -> Explanation:
 
 
 def adapted_sides(arch: Architecture, training: Training) -> dict[str, int]:
-    """The shorter side of each matrix that gets an adapter under task "lora", by name; layers are alike."""
-    only_attention = training.lora_targets == "attention"
-    found: dict[str, int] = {}
-    for unit in units_of(arch):
-        for tensor in tensors_of(arch, unit) if unit.layer is not None else ():
-            if only_attention and (unit.kind == "ffn" or tensor.name.startswith(_FEED_FORWARD)):
-                continue
-            if tensor.matmul and len(tensor.shape) == 2 and tensor.name not in _UNADAPTED:
-                found.setdefault(tensor.name, min(tensor.shape))
-    return found
+    """The shorter side of each matrix that gets an adapter under task "lora", by name."""
+    return {
+        tensor.name: min(tensor.shape)
+        for unit in units_of(arch)
+        for tensor in tensors_of(arch, unit)
+        if is_target(tensor, training)
+    }
 
 
 def _rank_holds(p: Proposal) -> bool:
