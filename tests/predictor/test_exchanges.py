@@ -7,12 +7,21 @@ import pytest
 
 from meshwright.cluster.topology import Cluster
 from meshwright.files.plan import Plan
-from meshwright.model.architecture import Architecture
+from meshwright.model.architecture import Architecture, LatentAttention
 from meshwright.model.training import Training
+from meshwright.model.units import Unit
 from meshwright.predictor import groups
 from meshwright.predictor.collectives import allgather_s, reducescatter_s
+from meshwright.predictor.compute import UnitCost, share_of
 from meshwright.predictor.constants import COLLECTIVE_EFFICIENCY
-from meshwright.predictor.exchanges import Parameters, StepExchange, replica_groups, step_exchange
+from meshwright.predictor.exchanges import (
+    Parameters,
+    StepExchange,
+    UnitExchange,
+    replica_groups,
+    step_exchange,
+    unit_exchange,
+)
 
 MakePlan = Callable[..., Plan]
 ONE_B = 1e9
@@ -97,3 +106,34 @@ def test_a_group_that_does_not_divide_a_node_lies_on_two(make_cluster: Callable[
     assert groups.group(make_cluster(gpus=24), 3, 1) == groups.Group(3, 2)
     assert groups.group(make_cluster(gpus=6), 3, 1) == groups.Group(3, 1)
     assert groups.group(make_cluster(gpus=24), 4, 2) == groups.Group(4, 1)
+
+
+def unit_seconds(plan: Plan, unit: Unit, imbalance: float = 1.0) -> UnitExchange:
+    """The collectives of one unit of a plan, with nothing to hide behind."""
+    arch, cluster = plan.setup.proposal.arch, plan.setup.proposal.cluster
+    training = replace(plan.setup.proposal.training, expert_imbalance=imbalance)
+    share, idle = share_of(plan.layout, plan.batch), UnitCost(0, 0, 0, 0, 0)
+    return unit_exchange(arch, training, cluster, unit, share, idle, plan.layout)
+
+
+def test_only_layers_with_experts_dispatch_and_the_fullest_rank_decides(
+    make_plan: MakePlan, llama_7b: Architecture
+) -> None:
+    mixed = replace(llama_7b, experts=8, active_experts=2, dense_layers=(0,))
+    plan = make_plan(mixed, 1, 8, 4096, dp=8, ep=4)
+    dense, sparse = (Unit(f"layers.{layer}.ffn", "ffn", layer) for layer in (0, 1))
+    assert unit_seconds(plan, dense).ep_forward_s == 0
+    even, uneven = (unit_seconds(plan, sparse, imbalance).ep_forward_s for imbalance in (1.0, 1.5))
+    assert 1.3 * even < uneven <= 1.5 * even
+
+
+def test_latent_attention_sends_restored_keys_and_values_round_the_ring(
+    make_plan: MakePlan, llama_7b: Architecture
+) -> None:
+    """320 values a head and token instead of 256."""
+    attn = Unit("layers.0.attn", "attn", 0)
+    latent = replace(llama_7b, head_dim=192, latent=LatentAttention(512, 128, 64, 128))
+    wide, plain = (
+        unit_seconds(make_plan(arch, 1, 8, 65536, dp=2, cp=4), attn).cp_forward_s for arch in (latent, llama_7b)
+    )
+    assert wide / plain == pytest.approx(320 / 256, rel=0.02)
