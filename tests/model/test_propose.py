@@ -50,3 +50,15 @@ def test_any_count_is_met_within_two_percent(count: int) -> None:
 def test_impossible_counts_are_refused(count: int) -> None:
     with pytest.raises(InputError, match="no sensible decoder"):
         from_count(count)
+
+
+@pytest.mark.parametrize("written", ["0.1B", "0.35B", "1B", "3B", "8B", "30B", "70B", "175B", "405B", "671B", "1T"])
+def test_shapes_look_like_published_ones_and_divide_well(written: str) -> None:
+    """Published dense decoders are 40 to 170 times as wide as deep, with networks 2 to 4 times as wide as that."""
+    arch = from_count(parse_count(written))
+    assert arch.name.startswith("llama-like")
+    assert 40 < arch.hidden / arch.layers < 170
+    assert 2 < arch.ffn_hidden / arch.hidden < 4
+    assert arch.layers % 2 == 0
+    if total_parameters(arch) > 2e9:
+        assert arch.layers % 4 == arch.heads % 8 == arch.kv_heads % 8 == arch.ffn_hidden % 64 == 0
