@@ -51,11 +51,14 @@ def _target(path: Path, inputs: Sequence[PathLike]) -> Path:
 def check(file: PathLike, overrides: Sequence[str] = ()) -> out.CheckOutput:
     """Judge a job or plan by all rules, and predict what could be chosen instead."""
     from meshwright.cli.confirm import confirmed
+    from meshwright.cli.feasible import infeasible
     from meshwright.cli.nearby import nearby
     from meshwright.layout.rules import judge
 
     setup = read_setup(file, overrides)
     problems = confirmed(setup, judge(setup.proposal))
+    if not any(problem.severity == "error" for problem in problems):
+        problems = (*infeasible(setup), *problems)
     return check_output(setup.proposal, problems, [nearby_part(*found) for found in nearby(setup, problems)])
 
 

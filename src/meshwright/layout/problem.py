@@ -1,6 +1,6 @@
 """A rule, and the problem it finds: one rule, one predicate, one message."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -62,7 +62,8 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else plural}"
 
 
-def _origin(proposal: Proposal, field: str) -> ValueOrigin:
+def origin_of(proposal: Proposal, field: str) -> ValueOrigin:
+    """Where the value of a field comes from."""
     return proposal.written[field][1] if field in proposal.written else "default"
 
 
@@ -72,13 +73,19 @@ def _is_open(proposal: Proposal, field: str) -> bool:
     return table in ("layout", "batch") and key in Wanted.__slots__ and getattr(proposal.wanted, key) is None
 
 
-def problem_of(rule: Rule, proposal: Proposal) -> Problem:
-    """The problem of a rule that the proposal breaks. Of its fields those are named that have a value, typed or not;
-    all of them where none was typed."""
-    found = rule.explain(proposal)
-    named = [field for field in rule.fields if not _is_open(proposal, field)]
-    if not any(_origin(proposal, field) == "user" for field in named):
-        named = list(rule.fields)
+def problem_about(
+    proposal: Proposal, name: str, severity: Severity, concerned: Sequence[str], found: Explanation
+) -> Problem:
+    """A problem with its fields spelled and their origins. Those are named that have a value, typed or not; all of them
+    where none was typed."""
+    named = [field for field in concerned if not _is_open(proposal, field)]
+    if not any(origin_of(proposal, field) == "user" for field in named):
+        named = list(concerned)
     fields = tuple(spelled(proposal, field) for field in named)
-    origins = tuple(_origin(proposal, field) for field in named)
-    return Problem(rule.name, rule.severity, fields, found.message, found.legal, origins)
+    origins = tuple(origin_of(proposal, field) for field in named)
+    return Problem(name, severity, fields, found.message, found.legal, origins)
+
+
+def problem_of(rule: Rule, proposal: Proposal) -> Problem:
+    """The problem of a rule that the proposal breaks."""
+    return problem_about(proposal, rule.name, rule.severity, rule.fields, rule.explain(proposal))

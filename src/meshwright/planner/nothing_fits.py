@@ -46,7 +46,8 @@ def _lean_groups(groups: tuple[Group, ...]) -> list[Group]:
     return [replace(group, zeros=group.zeros[-1:]) for _, group in least.values()]
 
 
-def _leanest(setup: Setup) -> Candidate | None:
+def leanest_of(setup: Setup) -> Candidate | None:
+    """What comes closest to fitting of everything that the fixed parts of a job leave open; None when nothing runs."""
     return leanest(Bench(setup), _lean_groups(space(setup).groups))
 
 
@@ -77,7 +78,7 @@ def nothing_fits(bench: Bench, found: Space) -> str:
         f"- devices with {gib(least.worst_bytes)} or more",
     ]
     for name, freed in _freed(setup):
-        candidate = _leanest(freed)
+        candidate = leanest_of(freed)
         if candidate is not None and candidate.fits:
             lines.append(f"- {name} left free: {describe(candidate.layout)} needs {candidate.memory_text()}")
     if (more := _more_devices(setup, limit)) is not None:
@@ -92,7 +93,7 @@ def _more_devices(setup: Setup, limit: int) -> tuple[int, Candidate] | None:
     while times <= _MOST_DEVICES:
         gpus = setup.proposal.cluster.gpus * times
         cluster = setup.proposal.cluster.enlarged(times)
-        candidate = _leanest(replace(setup, proposal=replace(setup.proposal, cluster=cluster)))
+        candidate = leanest_of(replace(setup, proposal=replace(setup.proposal, cluster=cluster)))
         if candidate is not None and candidate.fits:
             return gpus, candidate
         times *= 2
