@@ -130,6 +130,8 @@ def _advice(answer: MemoryOutput) -> View:
         return []
     if answer.verdict == "fits":
         title = "what would take less"
+    elif answer.verdict == "tight":
+        title = "what would make it surer to fit"
     elif any(one.verdict != "does not fit" and len(one.change) == 1 for one in answer.advice):
         title = "what single change would make it fit"
     elif answer.advice[0].verdict != "does not fit":
