@@ -28,11 +28,11 @@ def watched(plan: Plan, rank: int) -> dict[str, object]:
     generator = np.random.default_rng(0)
     samples = generator.integers(0, plan.setup.proposal.arch.vocab, (plan.batch.global_batch, plan.batch.seq_len + 1))
     engine.step(0, samples)
-    held = held_tensors(engine.parts.parameters, engine.optimizer)
+    held = held_tensors(engine.parts.parameters, engine.optimizer, engine.parts.owned)
     with TracedTensors(held, None, process_groups(engine.mesh)) as tensors:
         clock.tensors = tensors
         engine.step(1, samples)
-    states = rank_memory(rank, engine.parts.parameters, engine.optimizer, None)
+    states = rank_memory(rank, engine.parts.parameters, engine.optimizer, None, engine.parts.owned)
     forwards = [moment for moment in clock.moments if moment.action == Action.FORWARD]
     optimizer = [moment for moment in clock.moments if moment.action == Action.OPTIMIZER]
     return {

@@ -3,10 +3,11 @@
 import resource
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -28,13 +29,32 @@ class PeakTensors(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.now = self.peak = 0
         self._limit = limit
-        self._alive: dict[int, weakref.ref[Any]] = {}
+        self._alive: dict[int, tuple[weakref.ref[Any], int]] = {}  # storages and their bytes
         for tensor in held:
             self._add(tensor)
+
+    def __enter__(self) -> Self:
+        resize = torch.UntypedStorage.resize_
+
+        def resized(storage: torch.UntypedStorage, size: int) -> Any:
+            out = resize(storage, size)
+            self._resized(storage)
+            return out
+
+        self._restore = lambda: setattr(torch.UntypedStorage, "resize_", resize)
+        torch.UntypedStorage.resize_ = resized  # type: ignore[assignment, method-assign]
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._restore()  # type: ignore[no-untyped-call]
+        super().__exit__(*raised)  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(
         self, func: Callable[..., Any], types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
+        if any(issubclass(kind, DTensor) for kind in types):
+            return NotImplemented  # what it does with its local tensors comes here by itself
         out = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(out):
             if isinstance(leaf, Tensor):
@@ -44,9 +64,11 @@ class PeakTensors(TorchDispatchMode):
     def _add(self, tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
         key, size = storage._cdata, storage.nbytes()
-        if key in self._alive or size == 0:
-            return
-        self._alive[key] = weakref.ref(storage, lambda _: self._freed(key, size))
+        if key not in self._alive and size:
+            self._alive[key] = weakref.ref(storage, lambda _: self._freed(key)), size
+            self._grown(size)
+
+    def _grown(self, size: int) -> None:
         self.now += size
         self.peak = max(self.peak, self.now)
         if self._limit is not None and self.now > self._limit:
@@ -55,9 +77,19 @@ class PeakTensors(TorchDispatchMode):
                 f"cluster.memory_gib allows a rank {bytes_text(self._limit)}"
             )
 
-    def _freed(self, key: int, size: int) -> None:
-        del self._alive[key]
-        self.now -= size
+    def _freed(self, key: int) -> None:
+        self.now -= self._alive.pop(key)[1]
+
+    def _resized(self, storage: torch.UntypedStorage) -> None:
+        """FSDP frees what it gathered by resizing its storage to nothing, and makes it again so."""
+        key, size = storage._cdata, storage.nbytes()
+        if key in self._alive:
+            alive, before = self._alive[key]
+            self._alive[key] = alive, size
+            self._grown(size - before)
+        elif size:
+            self._alive[key] = weakref.ref(storage, lambda _: self._freed(key)), size
+            self._grown(size)
 
 
 def held_tensors(

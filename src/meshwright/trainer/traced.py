@@ -26,12 +26,15 @@ from meshwright.trainer.models.decoder import Decoder
 from meshwright.trainer.parallel.groups import Group
 from meshwright.trainer.parallel.mesh import Mesh, build_mesh
 from meshwright.trainer.parallel.pipeline import MicroBatchLoop, ScheduledPipe
+from meshwright.trainer.parallel.replicated import Replicated
+from meshwright.trainer.parallel.sharded import Sharded
 from meshwright.trainer.spans import SpanRecorder
 from meshwright.trainer.traced_moments import Effect, Effects, Fullest, fullest, restricted
 from meshwright.trainer.traced_tensors import Messages, Moment, TracedTensors, WatchingClock
 from meshwright.trainer.traced_world import fake_world, without_memory
 from meshwright.trainer.unsupported import unsupported
 
+_TOKEN = 8  # bytes: int64
 _CPU = torch.device("cpu")
 _LETTERS: dict[Action, ActionKind] = {
     Action.FORWARD: "F", Action.BACKWARD: "B", Action.INPUT_BACKWARD: "I", Action.WEIGHT_BACKWARD: "W",
@@ -62,20 +65,30 @@ class _Trace:
         self.clock = WatchingClock(SpanRecorder(mesh.rank))
         single = replace(plan.batch, micro_batches=1, global_batch=plan.batch.micro_batch * mesh.dp.size)
         self.engine = Engine(replace(plan, batch=single), _CPU, mesh, self.clock)
-        self.steps = 0
+        self.steps = self.before = 0
 
     def rank(self, start: float) -> TracedRank:
         """All figures."""
         engine, layout, m = self.engine, self.plan.layout, self.plan.batch.micro_batches
         first = self.step((0,))
-        found = self._fullest(m)
-        more = found.micro_batches if len(found.micro_batches) > 1 or m == 1 else _with_another(found, m)
-        tensors = self.step(more)
-        held = rank_memory(self.mesh.rank, engine.parts.parameters, engine.optimizer, None)
+        found, tensors = self._fullest(m), first
+        more: tuple[int, ...] = (0,)
+        # The first micro-batch of a step also pays for what is made once, the others tell what each of them costs.
+        for _ in range(2):
+            wanted = found.micro_batches if len(found.micro_batches) > 1 or m == 1 else _with_another(found, m)
+            if wanted == more and tensors is not first:
+                break
+            more, tensors = wanted, self.step(wanted)
+            found = self._fullest(m)
+        held = rank_memory(self.mesh.rank, engine.parts.parameters, engine.optimizer, None, engine.parts.owned)
         moments = self.clock.moments
         top = max((moment for moment in moments if moment.action == Action.FORWARD), key=lambda moment: moment.after)
         kept = _effects(moments)
+        # Micro-batches left out keep what the others keep. All samples lie there from the start (which the tracker
+        # does not see, they being made of one number here), and while micro-batches run also their tokens alone.
         added = sum(kept[stage, "F"].delta for stage in found.left_out)
+        samples = m * self.plan.batch.micro_batch * (self.plan.batch.seq_len + 1) * _TOKEN
+        added += samples + (m - len(more)) * self.plan.batch.micro_batch * self.plan.batch.seq_len * _TOKEN
         states = held.weights + held.gradients + held.optimizer
         return TracedRank(
             pipeline_rank=self.mesh.pp.rank, stages=layout.stages_of(self.mesh.pp.rank),
@@ -83,7 +96,7 @@ class _Trace:
             optimizer=held.optimizer, after_forward=top.after + added,
             activations=top.after - top.wide - states + added, logits=tensors.wide_peak, in_flight=found.in_flight,
             backward_peak=added + max(moment.peak for moment in moments if moment.action in _LETTERS),
-            optimizer_peak=max(moment.peak for moment in moments if moment.action == Action.OPTIMIZER),
+            optimizer_peak=samples + max(moment.peak for moment in moments if moment.action == Action.OPTIMIZER),
             messages=_whole_step(first.messages, tensors.messages, len(more), m),
             seconds=time.perf_counter() - start,
         )  # fmt: skip
@@ -91,7 +104,9 @@ class _Trace:
     def step(self, micro_batches: Sequence[int]) -> TracedTensors:
         """A step of these micro-batches of the schedule, watched."""
         engine, batch, count = self.engine, self.plan.batch, len(micro_batches)
-        pipe = engine.parts.pipe
+        pipe, replicas = engine.parts.pipe, engine.parts.replicas
+        if self.before and isinstance(replicas, Replicated | Sharded):
+            replicas.buckets.expect(count, self.before)
         if isinstance(pipe, MicroBatchLoop):
             pipe.micro_batches = count
         elif isinstance(pipe, ScheduledPipe):
@@ -102,7 +117,7 @@ class _Trace:
         rows = count * batch.micro_batch * self.mesh.dp.size
         samples = np.broadcast_to(np.zeros(1, np.int64), (rows, batch.seq_len + 1))
         self.clock.moments.clear()
-        held = held_tensors(engine.parts.parameters, engine.optimizer)
+        held = held_tensors(engine.parts.parameters, engine.optimizer, engine.parts.owned)
         width = _vocabulary_width(engine.parts.models, batch.seq_len)
         tensors = TracedTensors(held, width, process_groups(self.mesh))
         with tensors, warnings.catch_warnings():
@@ -110,7 +125,7 @@ class _Trace:
             self.clock.tensors = tensors
             engine.step(self.steps, samples)
             self.clock.tensors = None
-        self.steps += 1
+        self.steps, self.before = self.steps + 1, count
         return tensors
 
     def _fullest(self, m: int) -> Fullest:

@@ -30,27 +30,43 @@ class Fullest:
 
 
 def fullest(order: Order, effects: Effects) -> Fullest:
-    """Walk one rank's order of actions and find its fullest moments. The order has at least one forward."""
-    now = most_forward = most_backward = 0
+    """Walk one rank's order of actions and find its fullest moments. The order has at least one forward.
+
+    Of moments alike, the first that has a finished micro-batch behind it, which is traced as well: what it leaves
+    under way (its gradients' exchange, its messages) is then in memory too.
+    """
+    now, done = 0, -1
     alive: dict[tuple[int, int], None] = {}
-    forward: tuple[tuple[int, int], ...] = ()
-    backward: tuple[tuple[int, int], ...] = ()
+    forward, backward = _Top(), _Top()
     for stage, kind, micro_batch in order:
         effect = effects[stage, kind]
         if kind == "F":
             alive[stage, micro_batch] = None
-            if now + effect.delta > most_forward or not forward:
-                most_forward, forward = now + effect.delta, tuple(alive)
+            forward = forward.or_else(_Top(now + effect.delta, done, tuple(alive)))
         else:
-            if now + effect.rise > most_backward or not backward:
-                most_backward, backward = now + effect.rise, tuple(alive)
+            backward = backward.or_else(_Top(now + effect.rise, done, tuple(alive)))
             if kind != "I":
                 del alive[stage, micro_batch]
+                done = max(done, micro_batch)
         now += effect.delta
-    wanted = sorted({micro_batch for _, micro_batch in (*forward, *backward)})
-    chosen = frozenset(wanted[:LONGEST])
-    left_out = tuple(stage for stage, micro_batch in forward if micro_batch not in chosen)
-    return Fullest(tuple(sorted(chosen)), len(forward), left_out)
+    wanted = {micro_batch for _, micro_batch in (*forward.alive, *backward.alive)}
+    wanted |= {top.done for top in (forward, backward) if top.done >= 0}
+    chosen = frozenset(sorted(wanted)[:LONGEST])
+    left_out = tuple(stage for stage, micro_batch in forward.alive if micro_batch not in chosen)
+    return Fullest(tuple(sorted(chosen)), len(forward.alive), left_out)
+
+
+@dataclass(frozen=True, slots=True)
+class _Top:
+    """The fullest moment so far: bytes, the last micro-batch done (-1: none) and those alive, with their stages."""
+
+    size: int = -1
+    done: int = -1
+    alive: tuple[tuple[int, int], ...] = ()
+
+    def or_else(self, other: "_Top") -> "_Top":
+        fuller = other.size > self.size or (other.size == self.size and self.done < 0 <= other.done)
+        return other if fuller else self
 
 
 def restricted(orders: Sequence[Order], micro_batches: Sequence[int]) -> tuple[Order, ...]:

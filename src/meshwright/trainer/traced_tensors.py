@@ -35,12 +35,13 @@ class TracedTensors(PeakTensors):  # type: ignore[no-untyped-call]
     the messages sent. `groups` names process groups."""
 
     def __init__(self, held: Iterable[Tensor], width: int | None, groups: Mapping[str, str]) -> None:
-        self._width: int | None = None
-        self._groups, self._wide_sizes = groups, dict[int, int]()
+        self._groups, self._width = groups, width
+        self._wide_sizes: dict[int, int] = {}
         self.wide = self.wide_peak = self.lap_peak = 0
         self.messages = Messages(Counter(), Counter())
         super().__init__(held)
-        self._width = width  # from here on: nothing that is held is scores
+        self.wide = self.wide_peak = 0  # nothing that is held is scores
+        self._wide_sizes.clear()
 
     def lap(self) -> None:
         """Begin a new maximum, `lap_peak`, from what is alive now."""
@@ -73,10 +74,13 @@ class TracedTensors(PeakTensors):  # type: ignore[no-untyped-call]
             self._wide_sizes[tensor.untyped_storage()._cdata] = size
             self.wide += size
             self.wide_peak = max(self.wide_peak, self.wide)
+
+    def _grown(self, size: int) -> None:
+        super()._grown(size)
         self.lap_peak = max(self.lap_peak, self.now)
 
-    def _freed(self, key: int, size: int) -> None:
-        super()._freed(key, size)
+    def _freed(self, key: int) -> None:
+        super()._freed(key)
         self.wide -= self._wide_sizes.pop(key, 0)
 
 

@@ -94,6 +94,11 @@ class GradientBuckets:
             bucket.arrivals = bucket.sent = 0
             self._carrier.clear(bucket)
 
+    def expect(self, micro_batches: int, before: int) -> None:
+        """After steps of `before` micro-batches the next have another number, each with as many gradients."""
+        for bucket in () if self._each_time else self.buckets:
+            bucket.expected = bucket.expected and bucket.expected // before * micro_batches
+
     def after_backward(self) -> None:
         """A backward, or a half of one, is over: when gradients travel in every micro-batch, send those at hand."""
         if self._each_time and self._carrier.group.size > 1:

@@ -10,7 +10,7 @@ from meshwright.layout.schedules import SPLIT_BACKWARD
 from meshwright.trainer.clock import Clock
 from meshwright.trainer.models.decoder import Decoder
 from meshwright.trainer.parallel.fully_sharded import FullySharded
-from meshwright.trainer.parallel.mesh import Mesh, join_groups
+from meshwright.trainer.parallel.mesh import Mesh
 from meshwright.trainer.parallel.replicated import Replicated
 from meshwright.trainer.parallel.sharded import Sharded
 from meshwright.trainer.parallel.units import named_parameters, unit_parameters
@@ -53,8 +53,8 @@ def share_states(models: Models, layout: Layout, mesh: Mesh, clock: Clock) -> Re
     halved = layout.pp > 1 and layout.schedule in SPLIT_BACKWARD
     if mesh.shard.size > 1 and layout.zero == 3:
         units = {unit: held for _, model in models for unit, held in unit_parameters(model).items()}
-        grid = join_groups(mesh.copies, mesh.shard, ("copies", "shard"), mesh.device_mesh.device_type)
-        return FullySharded(units, grid, mesh.shard, halved, layout.exchange == "step", clock)
+        assert mesh.states is not None
+        return FullySharded(units, mesh.states, mesh.shard, halved, layout.exchange == "step", clock)
     sections = _sections(models)
     # Weight gradients of a halved backward arrive unannounced, so that no bucket knows when it is full.
     overlap = layout.overlap and not halved

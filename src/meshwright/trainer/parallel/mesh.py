@@ -30,6 +30,7 @@ class Mesh:
     ends: Group
     shard: Group
     copies: Group
+    states: DeviceMesh | None  # [copies, shard], or the one of them that has ranks; None where each is alone
 
     @property
     def rank(self) -> int:
@@ -67,6 +68,7 @@ def build_mesh(layout: Layout, device_type: str) -> Mesh:
         ends=_ends(layout, ranks, me),
         shard=shard,
         copies=copies,
+        states=join_groups(copies, shard, ("copies", "shard"), device_type) if copies.size * shard.size > 1 else None,
     )
 
 
