@@ -21,6 +21,7 @@ FULL_HOUSE = variant(tied=True, qk_norm=True, qkv_bias=True, attention_out_bias=
 ONE_RANK = [
     plan("recompute", recompute="full"),
     plan("recompute of two layers", recompute="full", recompute_layers=2),
+    plan("selective recompute", recompute="selective"),
     plan("other micro-batch", micro_batch=1),
 ]
 TWO_RANKS = [
@@ -40,6 +41,9 @@ TWO_RANKS = [
     plan("interleaved zero bubble", stages=FOUR, placement=ROUND, pp=2, vpp=2, schedule="zb-h1"),
     plan("zbv", stages=FOUR, placement=VEE, pp=2, vpp=2, schedule="zbv"),
     plan("zbv with recompute", stages=FOUR, placement=VEE, pp=2, vpp=2, schedule="zbv", recompute="full"),
+    plan("zbv with selective recompute", arch=TIED, stages=FOUR, placement=VEE, pp=2, vpp=2, schedule="zbv",
+         recompute="selective"),
+    plan("sp with selective recompute", arch=FULL_HOUSE, tp=2, sp=True, recompute="selective"),
     plan("dualpipev", stages=FOUR, placement=VEE, pp=2, vpp=2, schedule="dualpipev"),
     plan("attention and feed-forward in turns", stages=TURNS, placement=(0, 1) * 4 + (0,), pp=2, vpp=4),
     plan("tied", arch=TIED, stages=HALVES, pp=2),
@@ -91,8 +95,8 @@ SHARED_STATES = [
         "tied": {"arch": TIED, "dp": 2, "micro_batch": 2},
         "tp": {"arch": FULL_HOUSE, "tp": 2, "dp": 2, "sp": True},
         "tied over stages": {"arch": TIED, "stages": cut(TINY, 4, 6), "pp": 2, "dp": 2, "micro_batch": 2},
-        "gpipe": {"stages": HALVES, "pp": 2, "dp": 2, "micro_batch": 2, "schedule": "gpipe"},
-        "zb-h1": {"stages": HALVES, "pp": 2, "dp": 2, "micro_batch": 2, "schedule": "zb-h1"},
+        "gpipe": {"stages": HALVES, "pp": 2, "dp": 2, "micro_batch": 2, "schedule": "gpipe", "recompute": "selective"},
+        "zb-h1": {"stages": HALVES, "pp": 2, "dp": 2, "micro_batch": 2, "schedule": "zb-h1", "recompute": "selective"},
         "interleaved": {**IN_TURNS, "placement": ROUND, "schedule": "interleaved"},
         "looped-bfs": {**IN_TURNS, "placement": ROUND, "schedule": "looped-bfs", "recompute": "full"},
         "tied in a V": {**IN_TURNS, "arch": TIED, "placement": VEE, "schedule": "zbv"},

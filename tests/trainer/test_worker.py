@@ -149,9 +149,9 @@ def test_resumed_on_another_layout_it_trains_on_as_if_nothing_had_happened(tmp_p
 
 @pytest.mark.slow
 def test_a_plan_it_cannot_run_and_an_error_inside_a_stage(tmp_path: Path) -> None:
-    selective = plan(recompute="selective")
-    with pytest.raises(InputError, match=r"layout\.recompute"):
-        train(make(tmp_path / "refused", selective, phase("measured")), selective)
+    chunked = plan(loss_chunk=16)
+    with pytest.raises(InputError, match=r"layout\.loss_chunk"):
+        train(make(tmp_path / "refused", chunked, phase("measured")), chunked)
     given = plan(stages=UNEVEN, pp=2)
     folder = make(tmp_path / "broken", given, phase("measured"))
     tokens = np.full(20_000, 300, np.uint32)  # beyond the vocabulary: the embedding's lookup fails

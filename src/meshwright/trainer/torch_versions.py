@@ -141,3 +141,9 @@ def reduce_now(module: Any) -> None:
         for group in held._fsdp_param_groups:
             group.post_backward()
     state._root_post_backward_final_callback()
+
+
+def alias(x: torch.Tensor) -> torch.Tensor:
+    """The same values without a history; below autograd an alias shares its version only when asked to."""
+    with torch._C._SetExcludeDispatchKeyGuard(torch._C.DispatchKey.ADInplaceOrView, False):
+        return x.detach()

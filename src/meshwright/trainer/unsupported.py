@@ -27,8 +27,6 @@ def unsupported(plan: Plan) -> tuple[Complaint, ...]:
     refuse(copies, "layout.vocab_parallel", False, "the trainer's tensor ranks share out the vocabulary", "true")
     padded = layout.vocab_multiple > 1 and arch.vocab % (layout.vocab_multiple * layout.tp) > 0
     refuse(padded, "layout.vocab_multiple", layout.vocab_multiple, "the trainer pads no vocabulary", "1")
-    whole = "the trainer recomputes whole units"
-    refuse(layout.recompute == "selective", "layout.recompute", "selective", whole, "none, full")
     refuse(training.task != "pretrain", "training.task", training.task, "the trainer pretrains", "pretrain")
     refuse(
         training.precision not in ("fp32", "bf16"), "training.precision", training.precision,

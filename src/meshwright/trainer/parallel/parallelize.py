@@ -62,9 +62,9 @@ def parallelize(plan: Plan, mesh: Mesh, clock: Clock, meter: UnitMeter, device: 
     # Data parallel: who holds and updates what, and how gradients are exchanged.
     replicas = share_states(models, layout, mesh, clock)
     gathered = replicas.modules if isinstance(replicas, FullySharded) else {}
-    # Recompute: units that keep only their input, inside what gathers their parameters.
+    # Recompute: units that keep their input, or that and their products, inside what gathers their parameters.
     for _, model in models:
-        model.run = unit_runner(meter, recomputed_units(layout), gathered)
+        model.run = unit_runner(meter, recomputed_units(layout), gathered, layout.recompute == "selective")
     # Pipeline: the stages under their schedule.
     pipe = build_pipe(plan, models, mesh, clock, meter, replicas.after_backward)
     return Parts(models, replicas, rows, pipe)
