@@ -93,6 +93,8 @@ def _plausible(
         for zero in shardings:
             found = replace(layout, zero=zero)
             found = found if recompute_stated else least_recompute(setup, found, batch)
+            if stack != stacks[0] and found.recompute != "full":
+                continue  # only checkpoints move to CPU memory
             limit = setup.proposal.cluster.memory_bytes
             fitting = all(_fits(stage, limit) for stage in rank_memory(setup, found, batch))
             if fitting:

@@ -18,6 +18,7 @@ _BY_FRAMEWORK: tuple[tuple[str, MemoryKind], ...] = (
     (r"oneflow", "device"),  # nvidia-smi, as their scripts read it
     (r"primus", "device"),  # a share of the device's memory
     (r"megatron.?deepspeed", "device"),  # BigScience's chronicles watch the devices
+    (r"intern", "device"),
 )
 
 

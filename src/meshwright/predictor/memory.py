@@ -17,6 +17,7 @@ from meshwright.files.prediction import DOES_NOT_FIT, StageMemory
 from meshwright.files.setup import Setup
 from meshwright.layout.batch import Batch
 from meshwright.layout.degrees import Layout, Schedule
+from meshwright.layout.schedules import SPLIT_BACKWARD
 from meshwright.model.activations import boundary_bytes
 from meshwright.model.shapes import padded_vocab
 from meshwright.predictor import groups
@@ -119,7 +120,8 @@ def memory_of(setup: Setup, layout: Layout, batch: Batch, stages: StageTable, ha
         groups.expert_gradient_group(setup.proposal.cluster, layout).size, layout.dp * layout.cp,
         layout.zero >= 2 and layout.exchange == "step", layout.offload != "none", layout.offload == "parameters",
         batch.micro_batches, shared.boundary, layout.recompute == "full", shared.gathers, shared.waiting,
-        shared.at_loss, shared.padding, shared.head, bucket_bytes(habits.stack, layout.bucket_mib),
+        shared.at_loss, shared.put_off, layout.schedule in SPLIT_BACKWARD, shared.padding, shared.head,
+        bucket_bytes(habits.stack, layout.bucket_mib),
         context_bytes(setup, habits.stack, layout),
     )  # fmt: skip
     rows, alive, kept = rows_of(pipeline, lives, stage_sums(stages), choices, manners_of(setup, habits))
@@ -137,6 +139,7 @@ def stage_sums(stages: StageTable) -> StageSums:
         figures[..., Figure.DENSE], figures[..., Figure.EXPERT], stages.ends[None], figures[..., Figure.ADAPTER],
         figures[..., Figure.ACTIVATION], largest[..., Largest.AGAIN], largest[..., Largest.WHOLE],
         largest[..., Largest.LAYER], largest[..., Largest.SHAPES], largest[..., Largest.GRADIENT],
+        figures[..., Figure.CAST],
     )  # fmt: skip
 
 
@@ -167,6 +170,7 @@ class SharedChoices:
     gathers: float
     waiting: float
     at_loss: float
+    put_off: float
     padding: float
     head: float
 
@@ -176,12 +180,13 @@ def shared_choices(setup: Setup, share: Share, habits: Habits, loss: LossChoices
     proposal, stack, tp = setup.proposal, habits.stack, share.tp
     arch, training = proposal.arch, proposal.training
     whole = float(boundary_bytes(arch, training, share.micro_batch, max(1, share.seq_len // share.cp)))
-    waiting, at_loss = scores_of(arch, training, share, stack, loss.vocab_parallel, loss.loss_chunk)
+    waiting, at_loss, gradient = scores_of(arch, training, share, stack, loss.vocab_parallel, loss.loss_chunk)
     stored, padded = padded_vocab(arch.vocab, 1, tp), padded_vocab(arch.vocab, loss.vocab_multiple, tp)
     wider = padded / stored
     return SharedChoices(
         whole / (tp if share.sp else 1), whole if stack.tp_gathered and share.sp and tp > 1 else 0.0,
-        waiting * wider, at_loss * wider, (padded - stored) / tp * arch.hidden, padded / tp * arch.hidden,
+        waiting * wider, at_loss * wider, gradient * wider, (padded - stored) / tp * arch.hidden,
+        padded / tp * arch.hidden,
     )  # fmt: skip
 
 

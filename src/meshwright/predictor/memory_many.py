@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from meshwright.files.setup import Setup
 from meshwright.layout.degrees import Layout, Schedule
 from meshwright.layout.partition import even_stages
+from meshwright.layout.schedules import SPLIT_BACKWARD
 from meshwright.model.units import units_of
 from meshwright.model.variants import alike
 from meshwright.predictor import groups
@@ -34,8 +35,16 @@ from meshwright.predictor.table import KINDS, Figure, Largest, layers_of, memory
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_DENSE, _EXPERT, _KEPT, _WORKING, _ADAPTER, _GRADIENT = range(6)  # the order of `memory_figures`
-_FIGURES = [Figure.DENSE, Figure.EXPERT, Figure.ACTIVATION, Figure.WORKING, Figure.ADAPTER, Figure.GRADIENT]
+_DENSE, _EXPERT, _KEPT, _WORKING, _ADAPTER, _GRADIENT, _CAST = range(7)  # the order of `memory_figures`
+_FIGURES = [
+    Figure.DENSE,
+    Figure.EXPERT,
+    Figure.ACTIVATION,
+    Figure.WORKING,
+    Figure.ADAPTER,
+    Figure.GRADIENT,
+    Figure.CAST,
+]
 _PLAIN = Layout(((),), (0,))
 
 
@@ -89,7 +98,8 @@ def fullest(setup: Setup, of: Columns) -> Floats:
     habits = habits_of(setup)
     tables, manners = _tables(setup, of.shares, habits), manners_of(setup, habits)
     shared = [shared_choices(setup, share, habits, _PLAIN) for share in of.shares]
-    by_share = np.array([(s.boundary, s.gathers, s.waiting, s.at_loss, s.head) for s in shared])
+    by_share = np.array([(s.boundary, s.gathers, s.waiting, s.at_loss, s.put_off, s.head) for s in shared])
+    split = np.array([schedule in SPLIT_BACKWARD for schedule, _, _ in of.pipelines])
     full = np.array([share.recompute == "full" for share in of.shares])
     cluster = setup.proposal.cluster
     by_degrees = np.array(
@@ -108,11 +118,13 @@ def fullest(setup: Setup, of: Columns) -> Floats:
         even = known[len(placement)]
         pipeline = Pipeline(placement, 0, len(placement) - 1, even.mid_layer)
         lives, counts = _lives(pipeline, family, of.pipeline[rows], habits)
-        share, (boundary, gathers, waiting, at_loss, head) = of.share[rows], by_share[of.share[rows]].T[:, :, None]
+        share = of.share[rows]
+        boundary, gathers, waiting, at_loss, put_off, head = by_share[share].T[:, :, None]
         shards, experts, replicas, context = by_degrees[of.degrees[rows]].T[:, :, None]
         choices = Choices(
             of.zero[rows][:, None], shards, experts, replicas, False, False, False, counts[:, None], boundary,
-            full[share][:, None], gathers, waiting, at_loss, 0.0, head, bucket_bytes(habits.stack, _PLAIN.bucket_mib),
+            full[share][:, None], gathers, waiting, at_loss, put_off,
+            split[of.pipeline[rows]][:, None], 0.0, head, bucket_bytes(habits.stack, _PLAIN.bucket_mib),
             context,
         )  # fmt: skip
         found, _, _ = rows_of(pipeline, lives, _sums(even, tables.tied, share, placement), choices, manners)
@@ -203,6 +215,6 @@ def _sums(even: _Even, tied: Floats, share: Ints, placement: tuple[int, ...]) ->
     if placement[0] == placement[-1]:
         at_ends[:, -1] -= tied[used]
         dense[:, -1] -= tied[used]
-    expert, adapter, kept = (even.figures[figure][used] for figure in (_EXPERT, _ADAPTER, _KEPT))
+    expert, adapter, kept, cast = (even.figures[figure][used] for figure in (_EXPERT, _ADAPTER, _KEPT, _CAST))
     again, whole, layer, shapes, gradient = (even.largest[column][used][:, even.alike] for column in Largest)
-    return StageSums(dense, expert, at_ends, adapter, kept, again, whole, layer, shapes, gradient, of)
+    return StageSums(dense, expert, at_ends, adapter, kept, again, whole, layer, shapes, gradient, cast, of)

@@ -45,6 +45,7 @@ class StageSums:
     layer: Floats  # of the largest layer
     shapes: Floats  # of the largest layer, experts left out
     gradient: Floats  # bytes of gradients of activations, of the unit with most
+    cast: Floats  # bytes of matrices cast for a forward that recompute drops
     of: NDArray[np.int64] | None = None
 
 
@@ -65,6 +66,8 @@ class Choices:
     gathers: Some  # hidden states that sequence parallelism gathers
     waiting: Some  # scores kept for one micro-batch's backward
     at_loss: Some  # what exists beside them while the loss is at work
+    put_off: Some  # gradient of the scores, kept where the head's weight gradient comes later
+    split: Flags  # backward in halves: the first frees the scores
     padding: Some  # parameters that padding adds to embedding and head
     head: Some  # parameters of the output matrix
     bucket: Some
@@ -134,9 +137,9 @@ def rows_of(
     here = np.arange(pipeline.ranks) == head_rank
     if manners.spread_vocabulary:
         here = np.full(pipeline.ranks, 1 / pipeline.ranks)
-    at_head = alive.at_head[:, None]
-    scores = choices.waiting * at_head + choices.at_loss + manners.placeholder * choices.head
-    left = choices.waiting * np.maximum(at_head - 1, 0.0)  # of micro-batches whose backward has not begun
+    others = np.maximum(alive.at_head[:, None] - 1, 0.0)  # micro-batches beside the one at work
+    left = np.where(choices.split, choices.put_off, choices.waiting) * others
+    scores = choices.waiting + choices.at_loss + left + manners.placeholder * choices.head
 
     def total(by_stage: Floats) -> Floats:
         return _spread(_sum(pipeline, by_stage), sums.of)
@@ -162,7 +165,7 @@ def rows_of(
     return Rows(
         states, most(sums.whole), most(sums.layer), manners.gathered_units, choices.replicas,
         alive.held, alive.held / np.maximum(alive.together, 1.0), alive.most < choices.micro_batches,
-        most(sums.again), most(sums.gradient), scores * here, left * here,
+        most(sums.again), most(sums.gradient), scores * here, left * here, total(sums.cast) * here,
         manners.placeholder * most(sums.shapes) + manners.workspace,
         (2 * choices.boundary if several else 0.0) + choices.gathers, choices.bucket, choices.context,
     ), alive, kept  # fmt: skip

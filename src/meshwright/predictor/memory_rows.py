@@ -88,6 +88,7 @@ class Rows:
     gradient: Some  # of activations, while the unit with most is at work
     logits: Some  # while the loss and the head are at work
     logits_left: Some  # of micro-batches that wait, while another one's layers are at work
+    cast: Some  # matrices cast for the forward, while the loss is at work
     beside: Some  # placeholders of gradients and workspaces of libraries
     received: Some  # hidden states on their way between stages, and gathered ones
     bucket: Some  # of the gradient exchange; 0: gradients travel where they lie
@@ -130,12 +131,12 @@ def row_parts(rows: Rows, recipe: Recipe) -> RowParts:
         now = np.where(rows.filled, now, np.maximum(now - rows.once, 0.0))
     states = {"weights": sizes.weights, "master": sizes.master, "optimizer": sizes.optimizer}
     # Two moments of a backward compete: the loss and the head at work, then the layer that needs most.
-    at_loss = np.greater(rows.logits, rows.recomputed + rows.gradient + rows.logits_left)
+    at_loss = np.greater(rows.logits + rows.cast, rows.recomputed + rows.gradient + rows.logits_left)
     backward: dict[str, Some] = {
         **states, "gradients": now, "gathered": np.where(streamed, pair * recipe.compute, 0.0),
         "activations": rows.held, "recomputed": np.where(at_loss, 0.0, rows.recomputed),
         "logits": np.where(at_loss, rows.logits, rows.logits_left), "communication": buffers + rows.received,
-        "working": np.where(at_loss, 0.0, rows.gradient) + rows.beside,
+        "working": np.where(at_loss, rows.cast, rows.gradient) + rows.beside,
     }  # fmt: skip
     step = {**states, "gradients": sizes.gradients, "step": sizes.step, "working": rows.beside}
     return RowParts(backward, step, rows.context)

@@ -6,6 +6,7 @@ scores that are stored, dropout masks, norms written out in operators, the activ
 
 from meshwright.model.activations import Recompute, logits_bytes, unit_activation_bytes, value_bytes
 from meshwright.model.architecture import Architecture
+from meshwright.model.parameters import tensor_parameters
 from meshwright.model.shapes import tensors_of
 from meshwright.model.training import Training
 from meshwright.model.units import Unit
@@ -36,7 +37,15 @@ def kept_bytes(
     a_token = plain / tokens + _habits(arch, training, unit, share, counted, stack)
     if modules:
         a_token -= dropped(arch, training, unit, share, modules, stack.scores_bytes, a_token)
-    return tokens * max(0.0, a_token) * here
+    return tokens * max(0.0, a_token) * here + cast_bytes(arch, training, unit, share, stack)
+
+
+def cast_bytes(arch: Architecture, training: Training, unit: Unit, share: Share, stack: Stack) -> float:
+    """Bytes of a unit's matrices in half precision that autocast makes for one forward: its backward needs them."""
+    if not stack.autocast or training.precision not in ("bf16", "fp16"):
+        return 0.0
+    matrices = (tensor for tensor in tensors_of(arch, unit) if tensor.matmul)
+    return 2.0 * sum(tensor_parameters(tensor, share.tp, share.ep, share.etp) for tensor in matrices)
 
 
 def _habits(arch: Architecture, training: Training, unit: Unit, share: Share, mode: Recompute, stack: Stack) -> float:
@@ -55,7 +64,7 @@ def _habits(arch: Architecture, training: Training, unit: Unit, share: Share, mo
         extra += stack.scores_bytes * arch.heads / share.tp * reach - _FP32 * arch.heads / share.tp  # no log-sums
     if attends and stack.attention_copies:
         extra += stack.attention_copies * value_bytes(training) * arch.heads * arch.head_dim / share.tp
-    if stack.keeps_gathered and spread > 1:  # the inputs of the half's first matrix, on all ranks instead of one
+    if attends and stack.keeps_gathered and spread > 1:  # the inputs of the first matrix, of all ranks instead of one
         extra += value_bytes(training) * arch.hidden * (1 - 1 / spread)
     if feeds and stack.weighs_inside and variant_of(arch, unit).experts:
         copies = arch.active_experts * share.etp / share.tp * min(training.expert_imbalance, share.ep)
@@ -86,7 +95,7 @@ def gradient_bytes_of(arch: Architecture, training: Training, unit: Unit, share:
     between = 0.0
     if unit.kind in ("ffn", "layer"):
         crowd = min(training.expert_imbalance, share.ep)
-        between = (3 if arch.gated else 2) * _width(arch, unit, crowd) / share.tp
+        between = (2 if arch.gated else 1) * _width(arch, unit, crowd) / share.tp
     if unit.kind in ("attn", "layer"):
         heads = 2 * arch.heads + 2 * max(arch.kv_heads, share.tp)  # result, queries, keys, values
         inside = heads * arch.head_dim / share.tp
@@ -105,9 +114,10 @@ def _width(arch: Architecture, unit: Unit, crowd: float) -> float:
 
 def scores_of(
     arch: Architecture, training: Training, share: Share, stack: Stack, vocab_parallel: bool, chunk: int | None
-) -> tuple[float, float]:
-    """Bytes of the output scores [tokens, vocab] that wait for their backward, and of what exists beside them while
-    the loss is at work: together `logit_bytes` a score (half-precision scores, fp32 copy, fp32 gradient).
+) -> tuple[float, float, float]:
+    """Bytes of the output scores [tokens, vocab] that wait for their backward; of what exists beside them while the
+    loss is at work: together `logit_bytes` a score (half-precision scores, fp32 copy, fp32 gradient); and of their
+    gradient alone, which waits where a schedule puts the head's weight gradient off.
 
     With `chunk` tokens at a time only a chunk's scores exist, and nothing waits: its backward runs at once.
     """
@@ -116,5 +126,5 @@ def scores_of(
     each = stack.logit_bytes + (value_bytes(training) - 2)  # in fp32 the first copy is twice as large
     gradient = min(float(_FP32), each / 2)
     if chunk is not None:
-        return 0.0, scores * each
-    return scores * (each - gradient), scores * gradient
+        return 0.0, scores * each, 0.0
+    return scores * (each - gradient), scores * gradient, float(scores * value_bytes(training))

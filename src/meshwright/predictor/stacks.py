@@ -43,12 +43,13 @@ class Stack:
                           activation functions and products
         weighs_inside     router weights multiply inside the experts: their results are not kept to be weighed
         activations_away  share of what is kept that lies in CPU memory
+        autocast          fp32 matrices are cast for each forward (torch.autocast): the casts are kept for its backward
         norm_bytes        bytes a norm keeps of each value beyond its input in the compute dtype: 0 when fused, 4 when
                           written out in operators
         fused_gate        the gated activation keeps its two inputs and its result, not the activated gate
         attention_copies  tensors as wide as the queries kept beside queries, keys, values and result: projections
                           before rotation, stacked keys and values, transposed copies
-        keeps_gathered    with sp, an input of a column matrix that was gathered stays whole until its backward
+        keeps_gathered    with sp, the gathered input of the first matrix of attention stays whole until its backward
         keeps_outputs     a pipeline stage's output stays alive until its backward (Megatron frees it)
         in_flight         micro-batches alive over those of the plan's schedule: schedulers that are given a memory
                           limit use all of it (zero-bubble 2p: 2, V-Half: 1/2, V-Min: 1/3)
@@ -87,6 +88,7 @@ class Stack:
     recomputes: tuple[str, ...] = ()
     weighs_inside: bool = False
     activations_away: float = 0.0
+    autocast: bool = False
     norm_bytes: float = 0.0
     fused_gate: bool = True
     attention_copies: float = 0.0

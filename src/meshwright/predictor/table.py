@@ -21,7 +21,7 @@ from meshwright.model.units import Unit, UnitKind, units_of
 from meshwright.predictor.compute import Share, UnitCost, costs_by_unit, share_of
 from meshwright.predictor.exchanges import UnitExchange, unit_exchange
 from meshwright.predictor.groups import Degrees
-from meshwright.predictor.memory_units import gradient_bytes_of, kept_bytes
+from meshwright.predictor.memory_units import cast_bytes, gradient_bytes_of, kept_bytes
 from meshwright.predictor.stacks import Stack, stack_of
 
 Floats = NDArray[np.float64]
@@ -48,6 +48,8 @@ class Figure(IntEnum):
     WORKING = 15  # bytes saved by the unit when nothing is recomputed
     ADAPTER = 16  # trainable parameters beside the frozen ones (LoRA)
     GRADIENT = 17  # bytes of gradients of activations while the unit's backward runs
+
+    CAST = 18  # bytes of matrices cast for a forward that recompute drops before the backward
 
 
 class Largest(IntEnum):
@@ -99,7 +101,10 @@ def memory_figures(setup: Setup, unit: Unit, share: Share, stack: Stack) -> list
     adapter = 0.0
     if training.task == "lora":
         adapter = float(adapter_parameters(arch, unit, training, share.tp, share.ep, share.etp))
-    return [dense, expert, kept, working, adapter, gradient_bytes_of(arch, training, unit, share, stack)]
+    gradient, cast = gradient_bytes_of(arch, training, unit, share, stack), 0.0
+    if share.recompute == "full" and unit.kind not in ("embed", "head"):
+        cast = cast_bytes(arch, training, unit, share, stack)
+    return [dense, expert, kept, working, adapter, gradient, cast]
 
 
 def _row(setup: Setup, unit: Unit, share: Share, cost: UnitCost, exchange: UnitExchange, stack: Stack) -> list[float]:
