@@ -1,6 +1,7 @@
 """Stages, placement, chunks and schedules."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -74,3 +75,19 @@ def test_fewer_micro_batches_than_stages_is_a_warning_with_the_idle_share(pp: in
     asked = propose(cluster=on(pp), batch=m, dp=1, tp=1, pp=pp, cp=1, schedule="gpipe", micro_batch=1)
     assert errors(asked) == []
     assert idle in found(asked)["few-micro-batches"].message
+
+
+def test_uneven_chunks_count_by_rank() -> None:
+    """Four stages on two ranks: what one chunk has too much the other may have too little."""
+    arch = replace(LLAMA, layers=16)
+    names = tuple(unit.name for unit in units_of(arch))
+
+    def cut(*sizes: int) -> tuple[tuple[str, ...], ...]:
+        ends = [0, *(sum(sizes[: i + 1]) for i in range(len(sizes)))]
+        return tuple(names[a:b] for a, b in pairwise(ends))
+
+    skewed = propose(arch, pp=2, vpp=2, schedule="interleaved", stages=cut(15, 4, 11, 4))
+    said = found(skewed)["uneven-stages"].message
+    assert "stage 0" in said
+    evened = propose(arch, pp=2, vpp=2, schedule="interleaved", stages=cut(15, 10, 3, 6))
+    assert "uneven-stages" not in found(evened)

@@ -39,7 +39,7 @@ def test_shard_groups_without_sharding() -> None:
     assert "shard-group-unsharded" not in warnings(propose(dp=8, zero=1, shard_group=4))
 
 
-def test_exchanging_gradients_in_each_micro_batch() -> None:
+def test_d1_exchanging_gradients_in_each_micro_batch() -> None:
     """Four micro-batches: four times the volume, three quarters of it wasted."""
     asked = propose(batch=64, dp=8, tp=1, pp=1, cp=1, zero=1, micro_batch=2, gradient_exchange="micro-batch")
     said = text(found(asked)["exchange-each-micro-batch"])

@@ -1,5 +1,6 @@
 """Judging a partition: memory that cannot be enough, stages that do too much, ends that are too heavy."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -44,10 +45,10 @@ def _placed(p: Proposal) -> tuple[int, ...] | None:
     return w.placement if len(w.placement) == len(w.stages) and set(w.placement) == set(range(w.pp)) else None
 
 
-def _loads(p: Proposal, placement: tuple[int, ...], each: dict[str, float] | dict[str, int]) -> list[float]:
+def _loads(stages: Sequence[Sequence[str]], placement: tuple[int, ...], each: Mapping[str, float]) -> list[float]:
     """The sum over each rank's units."""
     loads = [0.0] * (max(placement) + 1)
-    for stage, rank in zip(p.wanted.stages or (), placement, strict=True):
+    for stage, rank in zip(stages, placement, strict=True):
         loads[rank] += sum(each[unit] for unit in stage)
     return loads
 
@@ -95,11 +96,14 @@ def _explain_memory(p: Proposal) -> Explanation:
     )
 
 
-def _best(p: Proposal, placement: tuple[int, ...]) -> tuple[tuple[str, ...], ...] | None:
-    """The partition with the least work on the busiest rank; only where each rank holds one stage."""
-    if len(placement) != max(placement) + 1:
-        return None
+def _best(p: Proposal, placement: tuple[int, ...]) -> tuple[tuple[str, ...], ...]:
+    """The partition with the least work on the busiest stage: of one stage a rank also that of the busiest rank."""
     return balance(unit_names(p.arch), work_of(p.arch, p.seq_len), len(placement))
+
+
+def _busiest(stages: Sequence[Sequence[str]], placement: tuple[int, ...], work: Mapping[str, float]) -> float:
+    """Work of the busiest rank."""
+    return max(_loads(stages, placement, work))
 
 
 def _even_enough(p: Proposal) -> bool:
@@ -107,27 +111,26 @@ def _even_enough(p: Proposal) -> bool:
     if placement is None:
         return True
     work = work_of(p.arch, p.seq_len)
-    best = _best(p, placement)
-    if best is None:
+    busiest = _busiest(p.wanted.stages or (), placement, work)
+    if busiest <= UNEVEN * sum(work.values()) / (max(placement) + 1):  # no partition is better than the mean
         return True
-    return max(_loads(p, placement, work)) <= UNEVEN * max(sum(work[unit] for unit in stage) for stage in best)
+    return busiest <= UNEVEN * _busiest(_best(p, placement), placement, work)
 
 
 def _explain_uneven(p: Proposal) -> Explanation:
     placement = _placed(p)
     assert placement is not None
     work, best, stages = work_of(p.arch, p.seq_len), _best(p, placement), p.wanted.stages or ()
-    assert best is not None
-    loads = _loads(p, placement, work)
+    loads = _loads(stages, placement, work)
     busiest = loads.index(max(loads))
     stage = placement.index(busiest)
     mean, idlest = sum(loads) / len(loads), min(loads)
-    reached = max(sum(work[unit] for unit in part) for part in best)
+    reached = _busiest(best, placement, work)
     shown = str([list(compact(part)) for part in best]).replace("'", '"')
     return Explanation(
         f"stage {stage} ({', '.join(compact(stages[stage]))}) does {max(loads) / mean:.2f}× the mean work (FLOPs); "
-        f"even without a bubble the idlest rank waits {1 - idlest / max(loads):.0%} of the time. The best partition "
-        f"of the same units gives {reached / mean:.2f}×",
+        f"even without a bubble the idlest rank waits {1 - idlest / max(loads):.0%} of the time. The most even "
+        f"stages of the same units give {reached / mean:.2f}×",
         (f"{spelled(p, 'layout.stages')} = {shown}",),
     )
 
@@ -136,7 +139,7 @@ def _ends_hold(p: Proposal) -> bool:
     placement, of = _placed(p), shares_of(p)
     if placement is None or of is None:
         return True
-    loads = _loads(p, placement, _sizes(p.arch, of.tp))
+    loads = _loads(p.wanted.stages or (), placement, _sizes(p.arch, of.tp))
     heaviest = max(loads)
     if heaviest <= HEAVY * sum(loads) / len(loads):
         return True
@@ -148,7 +151,7 @@ def _explain_ends(p: Proposal) -> Explanation:
     assert placement is not None
     assert of is not None
     sizes = _sizes(p.arch, of.tp)
-    loads = _loads(p, placement, sizes)
+    loads = _loads(p.wanted.stages or (), placement, sizes)
     rank = loads.index(max(loads))
     held = [unit for stage, on in zip(p.wanted.stages or (), placement, strict=True) if on == rank for unit in stage]
     ends = sum(sizes[unit] for unit in held if unit in ("embed", "head"))

@@ -50,14 +50,14 @@ def _explain_few(p: Proposal) -> Explanation:
     schedule = p.wanted.schedule or "1f1b"
     plain = (pp - 1) / (m + pp - 1)
     idle = _idle(p)
-    fields = (spelled(p, f"batch.{key}") for key in ("micro_batches", "micro_batch"))
     found = f"{count(m, 'micro-batch')} for {pp} stages: "
     if schedule in ("gpipe", "1f1b") or idle is None:
         found += f"each device idles {pp - 1} of {m + pp - 1} slots = {plain:.1%}"
     else:
         found += f"under {schedule} each device idles {idle:.1%} of the step (1f1b: {plain:.1%})"
     good = micro_batches_for_idle(schedule, pp, chunks, IDLE_SCHEDULE)
-    more = f"{next(fields)} = {pp} or more: smaller {next(fields)}, or a larger {spelled(p, 'batch.global')}"
+    smaller = f"a smaller {spelled(p, 'batch.micro_batch')}, or a larger {spelled(p, 'batch.global')}"
+    more = f"{spelled(p, 'batch.micro_batches')} = {pp} or more: {smaller}"
     return Explanation(found, (more, f"{good} keep the idle share at or below {IDLE_SCHEDULE:.0%}"))
 
 
