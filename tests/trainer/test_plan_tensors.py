@@ -1,22 +1,37 @@
 """Whatever a training step of another implementation allocates is among the tensors that `memory --oom` knows."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from meshwright.model.huggingface import architecture_of
 from meshwright.planner.oom import tensors_of_plan
 
-from .plans import TINY, plan
+from .plans import plan
 
 torch: Any = pytest.importorskip("torch", reason="training needs meshwright[train]")
 transformers: Any = pytest.importorskip("transformers", reason="training needs meshwright[train]")
 
 _LARGE = 2**15  # bytes: smaller ones are masks, indices and scalars
+_SHAPE = {"hidden_size": 192, "num_hidden_layers": 2, "num_attention_heads": 6, "vocab_size": 3001}
+_CONFIGS: dict[str, dict[str, Any]] = {
+    "llama": {**_SHAPE, "intermediate_size": 520, "num_key_value_heads": 2, "tie_word_embeddings": False},
+    "qwen3": {**_SHAPE, "intermediate_size": 520, "num_key_value_heads": 2, "head_dim": 48},
+    "mixtral": {
+        **_SHAPE, "intermediate_size": 328, "num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2,
+    },
+    "gpt2": {"n_embd": 192, "n_layer": 2, "n_head": 6, "vocab_size": 3001, "n_positions": 256},
+    "deepseek_v3": {
+        **_SHAPE, "intermediate_size": 520, "moe_intermediate_size": 136, "n_routed_experts": 8, "n_shared_experts": 1,
+        "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1, "kv_lora_rank": 64, "q_lora_rank": 96,
+        "qk_rope_head_dim": 16, "qk_nope_head_dim": 32, "v_head_dim": 32, "first_k_dense_replace": 1,
+        "num_key_value_heads": 6,
+    },
+}  # fmt: skip
 
 
-def _allocated(precision: str, samples: int, seq_len: int, **config: Any) -> set[int]:
-    """Bytes of every storage that one step of Hugging Face's Llama with AdamW brings into being."""
+def _allocated(config: Any, precision: str, samples: int, seq_len: int) -> set[int]:
+    """Bytes of every large storage that one step of Hugging Face's model with AdamW brings into being."""
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
 
@@ -31,9 +46,9 @@ def _allocated(precision: str, samples: int, seq_len: int, **config: Any) -> set
             sizes.update(t.untyped_storage().nbytes() for t in made if t.untyped_storage().data_ptr() not in known)
             return found
 
-    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(attn_implementation="sdpa", **config))
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
     optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
-    tokens = torch.randint(0, config["vocab_size"], (samples, seq_len))
+    tokens = torch.randint(0, config.vocab_size, (samples, seq_len))
     with Recorder():
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
             loss = model(input_ids=tokens, labels=tokens).loss
@@ -43,14 +58,16 @@ def _allocated(precision: str, samples: int, seq_len: int, **config: Any) -> set
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_every_large_tensor_of_a_step_is_known(precision: str) -> None:
-    arch = replace(TINY, layers=2, hidden=192, heads=6, kv_heads=2, head_dim=32, ffn_hidden=520, vocab=3001)
-    allocated = _allocated(
-        precision, 3, 160, hidden_size=192, intermediate_size=520, num_hidden_layers=2, num_attention_heads=6,
-        num_key_value_heads=2, vocab_size=3001, tie_word_embeddings=False,
+@pytest.mark.parametrize(("family", "precision"), [*((family, "fp32") for family in _CONFIGS), ("llama", "bf16")])
+def test_every_large_tensor_of_a_step_is_known(family: str, precision: str) -> None:
+    config = transformers.AutoConfig.for_model(family, **_CONFIGS[family])
+    allocated = _allocated(config, precision, 3, 160)
+    given = plan(
+        arch=architecture_of(config.to_dict()), micro_batch=3, global_batch=3, seq_len=160,
+        training={"precision": precision},
     )  # fmt: skip
-    given = plan(arch=arch, micro_batch=3, global_batch=3, seq_len=160, training={"precision": precision})
-    expected = {tensor.n_bytes for tensor in tensors_of_plan(given) if tensor.expected}
+    # GPT-2 hands its attention a mask, and DeepSeek's values are narrower than its queries: neither is fused on a CPU.
+    fused = family not in ("gpt2", "deepseek_v3")
+    known = {tensor.n_bytes for tensor in tensors_of_plan(given) if tensor.expected or not fused}
     assert len(allocated) > 8
-    assert allocated <= expected
+    assert sorted(allocated - known) == []

@@ -56,6 +56,12 @@ def run_tensors(plan: Plan) -> Iterator[PlanTensor]:
             yield from _attention(sizes, at, variant)
         if variant.kind in ("ffn", "layer"):
             yield from _experts(sizes, at) if variant.experts else _dense(sizes, at)
+        if variant.kind == "embed" and arch.positions == "learned":
+            shape = (1, tokens, arch.hidden)
+            why = "the rows of the position table for one sample, and their gradient"
+            yield PlanTensor(
+                "position embeddings", shape, dtype, (at.unit,), at.ranks, why, f"layout.cp = {layout.cp * 2}"
+            )
         if variant.kind == "head":
             yield from _logits(sizes, at)
     if layout.pp > 1:
@@ -119,6 +125,12 @@ def _attention(sizes: _Sizes, at: _Place, variant: Variant) -> Iterator[PlanTens
         yield of(
             "compressed keys and values", latent.kv_rank + latent.rope_dim, "the latent that keys and values come from"
         )
+        yield of("normed keys and values", latent.kv_rank, "the latent without its position part")
+        for name, width in (
+            ("position part of q or k", latent.rope_dim),
+            ("half of a position part", latent.rope_dim // 2),
+        ):
+            yield of(name, heads * width, "rotary positions of a part of each head")
         yield of("keys and values of all heads", heads * (latent.nope_dim + latent.value_dim), "made from the latent")
         yield of("keys of all heads", heads * arch.query_dim, "with the position part repeated for every head")
         if latent.query_rank is not None:
@@ -133,9 +145,11 @@ def _attention(sizes: _Sizes, at: _Place, variant: Variant) -> Iterator[PlanTens
     for dtype in dict.fromkeys((sizes.dtype, "fp32")):
         why = "attention that is not fused writes out every score"
         yield PlanTensor("attention scores", scores, dtype, (at.unit,), at.ranks, why, _FUSED, expected=False)
-    mask = (sizes.batch, 1, sizes.tokens, back)
+    alike = (1, 1, sizes.tokens, back)
+    mask = (sizes.batch, *alike[1:])
     why = "a mask written out: attention that is not fused, or a fused one that was handed a mask"
-    yield PlanTensor("attention mask", mask, sizes.dtype, (at.unit,), at.ranks, why, _FUSED, expected=False)
+    for shape in dict.fromkeys((mask, alike)):
+        yield PlanTensor("attention mask", shape, sizes.dtype, (at.unit,), at.ranks, why, _FUSED, expected=False)
 
 
 def _between(sizes: _Sizes, at: _Place, shape: Shape, width: int, what: str) -> Iterator[PlanTensor]:

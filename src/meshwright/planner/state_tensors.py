@@ -1,7 +1,7 @@
 """The tensors that hold a plan's training state, and the buffers that exchange it: by parameter, and flattened."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import ceil, prod
 
 from meshwright.basics.quantities import MIB
@@ -49,12 +49,26 @@ def state_tensors(plan: Plan) -> Iterator[PlanTensor]:
         held.setdefault(variant_of(arch, unit), []).append(unit)
     for units in held.values():
         ranks = ranks_with(layout, [unit.name for unit in units])
-        for tensor in tensors_of(arch, units[0]):
+        tensors = tensors_of(arch, units[0])
+        for tensor in (*tensors, *_fused(tensors)):
             yield from _of_tensor(plan, units[0], tensor, ranks, shards)
         yield from _gathered(plan, units[0].kind, ranks, _parameters(plan, units[:1]), shards)
     yield from _gathered(plan, "layer", tuple(range(layout.pp)), _parameters(plan, _layer(plan)), shards)
     yield from _flat(plan, shards)
     yield from _bucket(plan)
+
+
+def _fused(tensors: Sequence[Tensor]) -> Iterator[Tensor]:
+    """Matrices that many implementations store in one: q, k and v; gate and up, of each kind of network."""
+    by_name = {tensor.name: tensor for tensor in tensors}
+    prefixes = sorted({name.removesuffix("gate.weight") for name in by_name if name.endswith("gate.weight")})
+    for names in (("q", "k", "v"), *((f"{prefix}gate", f"{prefix}up") for prefix in prefixes)):
+        for part in ("weight", "bias"):
+            held = [by_name[key] for name in names if (key := f"{name}.{part}") in by_name]
+            if len(held) == len(names):
+                rows = sum(tensor.shape[0] for tensor in held)
+                name = f"{'-'.join(name.rpartition('.')[2] for name in names)}.{part}"
+                yield replace(held[0], name=name, shape=(rows, *held[0].shape[1:]))
 
 
 def _parameters(plan: Plan, units: list[Unit]) -> int:
