@@ -126,11 +126,11 @@ def _attention(sizes: _Sizes, at: _Place, variant: Variant) -> Iterator[PlanTens
             "compressed keys and values", latent.kv_rank + latent.rope_dim, "the latent that keys and values come from"
         )
         yield of("normed keys and values", latent.kv_rank, "the latent without its position part")
-        for name, width in (
+        for name, each in (
             ("position part of q or k", latent.rope_dim),
             ("half of a position part", latent.rope_dim // 2),
         ):
-            yield of(name, heads * width, "rotary positions of a part of each head")
+            yield of(name, heads * each, "rotary positions of a part of each head")
         yield of("keys and values of all heads", heads * (latent.nope_dim + latent.value_dim), "made from the latent")
         yield of("keys of all heads", heads * arch.query_dim, "with the position part repeated for every head")
         if latent.query_rank is not None:
