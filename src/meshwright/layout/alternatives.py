@@ -32,10 +32,13 @@ def _no_tensor(p: Proposal) -> Iterator[Wanted]:
 
 
 def _inside_a_node(p: Proposal) -> Iterator[Wanted]:
-    w, node = p.wanted, p.cluster.joined
+    """Smaller tensor groups on as many pipeline ranks as before, or on as many more as keeps the model as divided."""
+    w, node = settled(p).wanted, p.cluster.joined
     for tp in divisors(node):
-        if p.arch.heads % tp == 0 and p.arch.kv_heads % tp == 0:
-            yield _free(w, tp=tp, dp=None, pp=None, zero=None, etp=None)
+        if w.tp is None or w.tp % tp or p.arch.heads % tp or p.arch.kv_heads % tp:
+            continue
+        for pp in sorted({w.pp or 1, (w.pp or 1) * w.tp // tp}):
+            yield _free(w, tp=tp, pp=pp, dp=p.cluster.gpus // (tp * pp * (w.cp or 1)), zero=None, etp=None)
 
 
 def _other_batch(p: Proposal) -> Iterator[Wanted]:
