@@ -123,7 +123,9 @@ def scores_of(
     """
     tokens = share.micro_batch * max(1, share.seq_len // share.cp)
     scores = logits_bytes(arch, tokens if chunk is None else min(tokens, chunk), 1, share.tp if vocab_parallel else 1)
-    each = stack.logit_bytes + (value_bytes(training) - 2)  # in fp32 the first copy is twice as large
+    each = stack.logit_bytes
+    if training.precision == "fp32":  # all copies are as wide: scores, their logarithms, the gradient
+        each = min(2 * each, 3.0 * _FP32)
     gradient = min(float(_FP32), each / 2)
     if chunk is not None:
         return 0.0, scores * each, 0.0
