@@ -8,6 +8,7 @@ from meshwright.basics.quantities import seconds_text
 from meshwright.files.plan import Plan
 from meshwright.files.setup import Setup
 from meshwright.layout.alternatives import ALTERNATIVES
+from meshwright.layout.degrees import describe
 from meshwright.layout.problem import Problem
 from meshwright.layout.proposal import Wanted
 from meshwright.layout.thresholds import WORTH
@@ -50,11 +51,13 @@ def _judged(setup: Setup, problems: Sequence[Problem], asked: Plan) -> Iterator[
             yield problem
             continue
         tried = (_fastest(setup, wanted) for wanted in ALTERNATIVES[problem.rule](setup.proposal))
-        best = min((_step_s(plan) for plan in tried if plan is not None), default=None)
         now = _step_s(asked)
-        if best is not None and best <= now * (1 - WORTH):
+        faster = (plan for plan in tried if plan is not None and _step_s(plan) <= now * (1 - WORTH))
+        better = next(faster, None)
+        if better is not None:
+            best, shown = _step_s(better), describe(better.layout)
             gain = f"{seconds_text(best)} a step instead of {seconds_text(now)} ({1 - best / now:.0%} less)"
-            yield replace(problem, message=f"{problem.message}. Predicted without it: {gain}")
+            yield replace(problem, message=f"{problem.message}. Predicted without it: {gain}, with {shown}")
         elif problem.rule in _FACTS:
             reason = "nothing that this global batch allows on such degrees is predicted to be faster"
             yield replace(problem, message=f"{problem.message}; {reason}")

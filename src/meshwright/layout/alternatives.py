@@ -1,4 +1,5 @@
-"""For each kind of waste the layouts that would avoid it: what has to be faster before a warning is worth a word."""
+"""For each kind of waste the layouts that would avoid it, the nearest first: one has to be faster before a warning is
+worth a word."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -34,7 +35,7 @@ def _no_tensor(p: Proposal) -> Iterator[Wanted]:
 def _inside_a_node(p: Proposal) -> Iterator[Wanted]:
     """Smaller tensor groups on as many pipeline ranks as before, or on as many more as keeps the model as divided."""
     w, node = settled(p).wanted, p.cluster.joined
-    for tp in divisors(node):
+    for tp in reversed(divisors(node)):
         if w.tp is None or w.tp % tp or p.arch.heads % tp or p.arch.kv_heads % tp:
             continue
         for pp in sorted({w.pp or 1, (w.pp or 1) * w.tp // tp}):
