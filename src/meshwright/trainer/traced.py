@@ -18,7 +18,7 @@ from meshwright.basics.errors import InputError
 from meshwright.files.plan import Plan
 from meshwright.files.traced import TracedMessages, TracedRank
 from meshwright.layout.pipeline_action import ActionKind
-from meshwright.layout.schedules import actions
+from meshwright.layout.schedules import SPLIT_BACKWARD, actions
 from meshwright.timeline.columns import Action
 from meshwright.trainer.engine import Engine
 from meshwright.trainer.memory import held_tensors, rank_memory
@@ -29,7 +29,7 @@ from meshwright.trainer.parallel.pipeline import MicroBatchLoop, ScheduledPipe
 from meshwright.trainer.parallel.replicated import Replicated
 from meshwright.trainer.parallel.sharded import Sharded
 from meshwright.trainer.spans import SpanRecorder
-from meshwright.trainer.traced_moments import Effect, Effects, Fullest, fullest, restricted
+from meshwright.trainer.traced_moments import LONGEST, Effect, Effects, Fullest, fullest, restricted
 from meshwright.trainer.traced_tensors import Messages, Moment, TracedTensors, WatchingClock
 from meshwright.trainer.traced_world import fake_world, without_memory
 from meshwright.trainer.unsupported import unsupported
@@ -86,15 +86,16 @@ class _Trace:
         kept = _effects(moments)
         # Micro-batches left out keep what the others keep. All samples lie there from the start (which the tracker
         # does not see, they being made of one number here), and while micro-batches run also their tokens alone.
-        added = sum(kept[stage, "F"].delta for stage in found.left_out)
+        left_out = sum(kept[stage, "F"].delta for stage in found.left_out)
         samples = m * self.plan.batch.micro_batch * (self.plan.batch.seq_len + 1) * _TOKEN
-        added += samples + (m - len(more)) * self.plan.batch.micro_batch * self.plan.batch.seq_len * _TOKEN
+        tokens = self.plan.batch.micro_batch * self.plan.batch.seq_len * _TOKEN
+        added = left_out + samples + (m - len(more)) * tokens
         states = held.weights + held.gradients + held.optimizer
         return TracedRank(
             pipeline_rank=self.mesh.pp.rank, stages=layout.stages_of(self.mesh.pp.rank),
             tensors=len(engine.parts.parameters), parameters=held.weights, gradients=held.gradients,
             optimizer=held.optimizer, after_forward=top.after + added,
-            activations=top.after - top.wide - states + added, logits=tensors.wide_peak, in_flight=found.in_flight,
+            activations=top.after - top.wide - states + left_out - len(more) * tokens, logits=tensors.wide_peak, in_flight=found.in_flight,
             backward_peak=added + max(moment.peak for moment in moments if moment.action in _LETTERS),
             optimizer_peak=samples + max(moment.peak for moment in moments if moment.action == Action.OPTIMIZER),
             messages=_whole_step(first.messages, tensors.messages, len(more), m),
@@ -133,7 +134,10 @@ class _Trace:
         if layout.pp == 1:
             return Fullest((0,), 1, ())
         order = actions(layout.schedule, layout.placement, m)[self.mesh.pp.rank]
-        return fullest(order, _effects(self.clock.moments))
+        found = fullest(order, _effects(self.clock.moments))
+        if layout.zero == 3 and layout.schedule in SPLIT_BACKWARD:  # whole gradients build up as weight halves run
+            found = replace(found, micro_batches=tuple(range(min(m, LONGEST))))
+        return found
 
 
 def _with_another(found: Fullest, m: int) -> tuple[int, ...]:
@@ -153,12 +157,12 @@ def _effects(moments: Sequence[Moment]) -> Effects:
 
 def process_groups(mesh: Mesh) -> dict[str, str]:
     """What the ranks of each process group share, by the group's name in PyTorch."""
-    groups = {field.name: getattr(mesh, field.name) for field in fields(mesh)}
-    return {
-        group.handle.group_name: name
-        for name, group in groups.items()
-        if isinstance(group, Group) and group.handle is not None
-    }
+    found: dict[str, str] = {}
+    for field in fields(mesh):
+        group = getattr(mesh, field.name)
+        if isinstance(group, Group) and group.handle is not None:
+            found.setdefault(group.handle.group_name, field.name)  # all replicas are `dp`, whoever shares states
+    return found
 
 
 def _vocabulary_width(models: Sequence[tuple[int, Decoder]], seq_len: int) -> int | None:

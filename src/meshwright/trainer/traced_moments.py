@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from meshwright.layout.pipeline_action import ActionKind, Order, PipelineAction
 
+_ALIKE = 0.02  # moments that differ by less are one as good as the other
 LONGEST = 16  # micro-batches traced together; what more of them keep is added, being the same again
 
 
@@ -35,7 +36,8 @@ def fullest(order: Order, effects: Effects) -> Fullest:
     Of moments alike, the first that has a finished micro-batch behind it, which is traced as well: what it leaves
     under way (its gradients' exchange, its messages) is then in memory too.
     """
-    now, done = 0, -1
+    now, done, stages = 0, -1, len({action.stage for action in order})
+    finished: dict[int, int] = {}  # on how many of the rank's stages, by micro-batch
     alive: dict[tuple[int, int], None] = {}
     forward, backward = _Top(), _Top()
     for stage, kind, micro_batch in order:
@@ -47,7 +49,8 @@ def fullest(order: Order, effects: Effects) -> Fullest:
             backward = backward.or_else(_Top(now + effect.rise, done, tuple(alive)))
             if kind != "I":
                 del alive[stage, micro_batch]
-                done = max(done, micro_batch)
+                finished[micro_batch] = finished.get(micro_batch, 0) + 1
+                done = micro_batch if finished[micro_batch] == stages else done
         now += effect.delta
     wanted = {micro_batch for _, micro_batch in (*forward.alive, *backward.alive)}
     wanted |= {top.done for top in (forward, backward) if top.done >= 0}
@@ -65,8 +68,8 @@ class _Top:
     alive: tuple[tuple[int, int], ...] = ()
 
     def or_else(self, other: "_Top") -> "_Top":
-        fuller = other.size > self.size or (other.size == self.size and self.done < 0 <= other.done)
-        return other if fuller else self
+        alike = other.size >= self.size * (1 - _ALIKE) and self.done < 0 <= other.done
+        return other if other.size > self.size or alike else self
 
 
 def restricted(orders: Sequence[Order], micro_batches: Sequence[int]) -> tuple[Order, ...]:
