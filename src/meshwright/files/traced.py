@@ -23,8 +23,8 @@ class TracedRank:
 
     `after_forward`, `backward_peak` and `optimizer_peak` are totals, states included: when most micro-batches are
     alive after a forward, the most inside a backward, the most while weights are updated. `activations` is the first
-    without states, logits, loss and the step's tokens; `logits` is the most that tensors as wide as this rank's share of the vocabulary
-    ever take (0 also where other tensors are as wide, so that they cannot be told apart).
+    without states, logits, loss and the step's tokens; `logits` is the most that tensors as wide as this rank's share
+    of the vocabulary ever take (0 also where other tensors are as wide, so that they cannot be told apart).
     """
 
     pipeline_rank: int
