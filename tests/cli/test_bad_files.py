@@ -48,6 +48,16 @@ JOB = {
     "layout.placement": ["[0, 1]", "[]", "[7]", "[1, 0]"],
     "training.precision": ["'bf16'", "'fp8'", "'fp32'"],
     "training.task": ["'pretrain'", "'lora'"],
+    "layout.shard_group": ["2", "3"],
+    "layout.gradient_exchange": ["'micro-batch'", "'step'"],
+    "layout.offload": ["'none'", "'optimizer'", "'parameters'"],
+    "layout.vocab_parallel": ["true", "false"],
+    "layout.loss_chunk": ["16", "1000"],
+    "layout.vocab_multiple": ["1", "128"],
+    "training.loss_scale": ["1024.0"],
+    "training.gradient_dtype": ["'fp32'", "'bf16'"],
+    "training.lora_rank": ["8", "100000"],
+    "training.expert_imbalance": ["1.0", "3.0"],
     "tune.change": ["['stages']", "['x']"],
 }
 NEEDED = {"model.layers", "model.hidden", "model.heads", "model.vocab", "batch.global", "batch.seq_len", "cluster.gpus"}

@@ -19,6 +19,8 @@ def test_shard_groups_divide_the_replicas() -> None:
     assert errors(asked) == ["shard-group"]
     assert "8 mod 3 = 2" in found(asked)["shard-group"].message
     assert "1, 2, 4, 8" in found(asked)["shard-group"].legal[0]
+    assert errors(propose(tp=1, pp=1, cp=1, zero=3, shard_group=3)) == ["shard-group"]  # dp = 8 follows
+    assert errors(propose(tp=1, zero=3, shard_group=3)) == []  # dp is open
     assert errors(propose(cluster=on(16, gpus_per_node=8), dp=4, cp=4, tp=1, pp=1, zero=3, shard_group=8)) == []
 
 

@@ -27,14 +27,13 @@ def _explain_zero(p: Proposal) -> Explanation:
 
 
 def _shard_group_holds(p: Proposal) -> bool:
-    w = p.wanted
-    if w.shard_group is None or w.dp is None:
-        return True
-    return w.dp * (w.cp or 1) % w.shard_group == 0
+    group = p.wanted.shard_group
+    replicas = None if group is None else replicas_of(p)
+    return group is None or replicas is None or replicas % group == 0
 
 
 def _explain_shard_group(p: Proposal) -> Explanation:
-    ranks = (p.wanted.dp or 1) * (p.wanted.cp or 1)
+    ranks = replicas_of(p) or 1
     legal = predicates.common_divisors(ranks)
     return Explanation(
         f"{ranks} data-parallel ranks cannot be cut into shard groups of {p.wanted.shard_group}: {ranks} mod "

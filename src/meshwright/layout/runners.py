@@ -54,7 +54,7 @@ class Abilities:
 
 RUNNERS: Mapping[str, Abilities] = {
     "meshwright": Abilities(
-        precisions=("fp32", "bf16"), optimizers=("adamw", "sgd"), schedules=SCHEDULES,
+        precisions=("fp32", "bf16", "fp16"), optimizers=("adamw", "sgd"), schedules=SCHEDULES,
         recompute=RECOMPUTE, zero=(0, 1, 2, 3), zero_with_pipeline=(0, 1, 2, 3), zero_with_tensor=(0, 1, 2, 3),
         axes=("tp", "pp", "sp", "hsdp"), gradient_dtypes=("fp32",), half_layers=True, any_placement=True,
         late_exchange=True, dense_only=True, decoder=True, tasks=("pretrain",),
