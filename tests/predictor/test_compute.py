@@ -82,7 +82,7 @@ def test_small_work_waits_for_the_host(make_plan: MakePlan, llama_7b: Architectu
     tiny = replace(llama_7b, hidden=256, ffn_hidden=512, head_dim=8)
     plan = make_plan(tiny, 1, 8, 128)
     cost = costs_of(plan)[FFN]
-    assert cost.host_s > 0.5 * cost.total_s
+    assert cost.host_s > 0.4 * cost.total_s
     slower = replace(plan.setup.proposal.cluster.device, launch_s=Constant(50e-6, "guessed"))
     cluster = replace(plan.setup.proposal.cluster, device=slower)
     setup = replace(plan.setup, proposal=replace(plan.setup.proposal, cluster=cluster))

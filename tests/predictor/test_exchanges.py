@@ -22,6 +22,7 @@ from meshwright.predictor.exchanges import (
     step_exchange,
     unit_exchange,
 )
+from meshwright.predictor.stacks import stack_of
 
 MakePlan = Callable[..., Plan]
 ONE_B = 1e9
@@ -48,7 +49,7 @@ def test_traffic_of_full_sharding_against_replication(make_plan: MakePlan, llama
     sharded, replicated = (make_plan(llama_7b, 2, 32, 2048, zero=zero, **options) for zero in (3, 0))
     each = exchange(sharded, units=1)
     moved = 32 * bytes_moved(sharded, each.forward_s + each.backward_s)
-    assert moved == pytest.approx(144e9, rel=0.02)
+    assert moved == pytest.approx(144e9, rel=0.04)  # and what a message of 2 GB loses to the largest
     assert bytes_moved(replicated, exchange(replicated).end_s) == pytest.approx(3e9, rel=0.05)
 
 
@@ -113,7 +114,7 @@ def unit_seconds(plan: Plan, unit: Unit, imbalance: float = 1.0) -> UnitExchange
     arch, cluster = plan.setup.proposal.arch, plan.setup.proposal.cluster
     training = replace(plan.setup.proposal.training, expert_imbalance=imbalance)
     share, idle = share_of(plan.layout, plan.batch), UnitCost(0, 0, 0, 0, 0)
-    return unit_exchange(arch, training, cluster, unit, share, idle, plan.layout)
+    return unit_exchange(arch, training, cluster, unit, share, idle, plan.layout, stack_of(plan.setup))
 
 
 def test_only_layers_with_experts_dispatch_and_the_fullest_rank_decides(

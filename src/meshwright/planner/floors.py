@@ -222,7 +222,7 @@ class Floors:
         bucket = _PLAIN.bucket_mib if proposal.wanted.bucket_mib is None else proposal.wanted.bucket_mib
         exchange = step_exchange(
             proposal.arch, training, cluster, zero, bucket, replica_groups(cluster, s), Parameters(dense, expert),
-            len(sums.table.names), len(group.placement),
+            len(sums.table.names), len(group.placement), self.habits.stack.gather_overlap,
         )  # fmt: skip
         copies_f, copies_b = copies_s(self.setup, zero, np.array([dense + expert]))  # none below ZeRO-2
         copies = float(copies_f[0] + copies_b[0])

@@ -17,11 +17,13 @@ from meshwright.model.activations import value_bytes
 from meshwright.model.architecture import Architecture
 from meshwright.model.flops import attention_flops_per_token, unit_forward_flops
 from meshwright.model.shapes import Tensor, tensors_of
+from meshwright.model.states import gradient_bytes
 from meshwright.model.training import Training
 from meshwright.model.units import Unit, units_of
 from meshwright.model.variants import Variant, alike, variant_of
 from meshwright.predictor import constants
-from meshwright.predictor.kernels import Speed, gemm_s, speed_of
+from meshwright.predictor.kernels import Speed, fused_attention_s, gemm_s, plain_attention_s, speed_of
+from meshwright.predictor.stacks import stack_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,9 @@ class UnitCost:
     """Device seconds of one unit and one micro-batch on one rank.
 
     `backward_s` = `input_backward_s` + `weight_backward_s`, and includes `recompute_s`. `host_s` is the part of
-    forward and backward, recompute left out, during which the device waits for the host.
+    forward and backward, recompute left out, during which the device waits for the host. `slack_*` is by how much the
+    host's work is longer than the device's (negative where it is shorter, minus infinity where it is not known):
+    communication within that hides behind the host.
     """
 
     forward_s: float
@@ -38,6 +42,8 @@ class UnitCost:
     weight_backward_s: float
     recompute_s: float
     host_s: float = 0.0
+    slack_forward_s: float = float("-inf")
+    slack_backward_s: float = float("-inf")
 
     @property
     def total_s(self) -> float:
@@ -83,6 +89,13 @@ class _Work:
     elements: float
     elements_backward: float
     kernels: float
+    norms: float  # parts of `elements`
+    activation: float
+
+    @property
+    def forward(self) -> float:
+        """All of it."""
+        return self.products + self.attention + self.elements
 
 
 def _crowd(training: Training, share: Share) -> float:
@@ -90,9 +103,21 @@ def _crowd(training: Training, share: Share) -> float:
     return min(training.expert_imbalance, share.ep)
 
 
-def _products(tensor: Tensor, share: Share, speed: Speed, stored: float, crowd: float) -> tuple[float, float, float]:
-    """Seconds of a matrix in forward, input gradient and weight gradient on one rank, that of `crowd` times the mean
-    tokens where it is an expert's."""
+def _tokens(tensor: Tensor, share: Share, crowd: float) -> int:
+    """Tokens that one copy of a matrix on one rank meets: of an expert's, those of `crowd` times the mean."""
+    if tensor.copies > 1:  # each rank's tokens meet `active · copies` experts; those held here serve ep ranks
+        return max(1, round(crowd * share.tokens * tensor.active * share.ep * share.etp / share.tp))
+    if tensor.split is None and share.sp:  # a matrix that every rank has whole works on the rank's own tokens
+        return -(-share.tokens // share.tp)
+    return share.tokens
+
+
+def _products(
+    tensor: Tensor, share: Share, speed: Speed, stored: float, gradient: float, crowd: float
+) -> tuple[float, float, float, float, float]:
+    """Of a matrix on one rank: seconds in forward, input gradient and weight gradient, and the bytes that casts of its
+    input and of its output's gradient move where products are quantised. `gradient` bytes are read and written for each
+    gradient that is added to."""
     expert = tensor.copies > 1
     cut = share.etp if expert else share.tp
     rows, columns = tensor.shape
@@ -101,20 +126,23 @@ def _products(tensor: Tensor, share: Share, speed: Speed, stored: float, crowd: 
     elif tensor.split == "row":
         columns = -(-columns // cut)
     copies = -(-tensor.copies // share.ep) if expert else 1
-    tokens = share.tokens
-    if expert:  # each rank's tokens meet `active · copies` experts; the experts held here serve the tokens of ep ranks
-        tokens = max(1, round(crowd * tokens * tensor.active * share.ep * share.etp / share.tp))
-    elif tensor.split is None and share.sp:  # a matrix that every rank has whole works on the rank's own tokens
-        tokens = -(-tokens // share.tp)
+    tokens = _tokens(tensor, share, crowd)
+    half = tensor.split == "vocab" or tensor.split is None  # head and routers are not quantised
+    cast = 0.0 if half or not speed.quantised else (2.0 + 2 * speed.quantised) * tokens * copies
     return (
-        gemm_s(speed, tokens, rows, columns, stored, copies),
-        gemm_s(speed, tokens, columns, rows, stored, copies),
-        gemm_s(speed, rows, columns, tokens, stored, copies),
+        gemm_s(speed, tokens, rows, columns, stored, copies, half=half),
+        gemm_s(speed, tokens, columns, rows, stored, copies, half=half),
+        gemm_s(speed, rows, columns, tokens, stored, copies, 2 * gradient, half=half),
+        cast * columns,
+        cast * rows,
     )
 
 
-def _element_bytes(arch: Architecture, variant: Variant, share: Share, size: int, crowd: float) -> float:
-    """Bytes a token that the element-wise kernels of a forward read and write on one rank."""
+def _element_bytes(
+    arch: Architecture, variant: Variant, share: Share, size: int, crowd: float
+) -> tuple[float, float, float]:
+    """Bytes a token that the element-wise kernels of a forward read and write on one rank: all of them, and those of
+    the norms and of the activation function among them."""
     hidden, spread = float(arch.hidden), share.tp if share.sp else 1
     norm, residual = 2 * hidden / spread, 3 * hidden / spread
     attention = 2 * arch.query_dim * (arch.heads + arch.kv_heads) / share.tp
@@ -127,61 +155,105 @@ def _element_bytes(arch: Architecture, variant: Variant, share: Share, size: int
         permuted = crowd * 4 * hidden * arch.active_experts / share.tp
     match variant.kind:
         case "embed":
-            return size * 2 * hidden
+            return size * 2 * hidden, 0.0, 0.0
         case "attn":
-            return size * (norm * max(1, arch.layer_norms // 2) + residual + attention)
+            norms = norm * max(1, arch.layer_norms // 2)
+            return size * (norms + residual + attention), size * norms, 0.0
         case "ffn":
-            return size * (norm * max(1, arch.layer_norms // 2) + residual + activation + permuted)
+            norms = norm * max(1, arch.layer_norms // 2)
+            return size * (norms + residual + activation + permuted), size * norms, size * activation
         case "layer":
-            return size * (norm * arch.layer_norms + 4 * hidden / spread + attention + activation + permuted)
+            norms = norm * arch.layer_norms
+            both = norms + 4 * hidden / spread + attention + activation + permuted
+            return size * both, size * norms, size * activation
         case "head":  # scores: read, cast to fp32, read twice by the loss
-            return size * norm + (size + 4 + 8) * arch.vocab / share.tp
+            return size * norm + (size + 4 + 8) * arch.vocab / share.tp, size * norm, 0.0
+
+
+def _attention(arch: Architecture, unit: Unit, share: Share, speed: Speed) -> tuple[float, float]:
+    """Seconds of scores, softmax and their product with the values, forward and backward."""
+    flops = attention_flops_per_token(arch, unit, share.seq_len) * share.tokens / share.tp
+    if not flops:
+        return 0.0, 0.0
+    heads = share.micro_batch * max(1.0, arch.heads / share.tp)
+    if speed.scores_bytes:
+        return plain_attention_s(speed, heads, share.seq_len // share.cp, share.seq_len, arch.query_dim)
+    return fused_attention_s(speed, flops, heads * share.seq_len / share.cp / 128, arch.query_dim)
 
 
 def _work(arch: Architecture, training: Training, unit: Unit, share: Share, speed: Speed) -> _Work:
     size, variant = value_bytes(training), variant_of(arch, unit)
-    crowd = _crowd(training, share)
-    each = [_products(tensor, share, speed, size, crowd) for tensor in tensors_of(arch, unit) if tensor.matmul]
-    forward, inputs, weights = (sum(column) for column in zip(*each, strict=True)) if each else (0.0, 0.0, 0.0)
-    core = attention_flops_per_token(arch, unit, share.seq_len) * share.tokens / share.tp / speed.attention_peak
-    core_f, core_b = speed.attention_efficiency
-    elements = _element_bytes(arch, variant, share, size, crowd) * share.tokens / speed.bandwidth
+    crowd, gradient = _crowd(training, share), float(gradient_bytes(training))
+    each = [_products(one, share, speed, size, gradient, crowd) for one in tensors_of(arch, unit) if one.matmul]
+    forward, inputs, weights, cast_f, cast_b = (
+        (sum(column) for column in zip(*each, strict=True)) if each else [0.0] * 5
+    )
+    core_f, core_b = _attention(arch, unit, share, speed)
+    scale = speed.passes * share.tokens / speed.bandwidth
+    elements, norms, activation = (scale * part for part in _element_bytes(arch, variant, share, size, crowd))
     kernels = constants.FORWARD_KERNELS[unit.kind].value
     if variant.experts:
         kernels += constants.EXPERT_KERNELS.value
     return _Work(
-        forward, inputs, weights, core / core_f, core * constants.ATTENTION_BACKWARD_FACTOR.value / core_b, elements,
-        elements if unit.kind == "head" else 2 * elements, kernels,
+        forward, inputs, weights, core_f, core_b, elements + cast_f / speed.bandwidth,
+        (elements if unit.kind == "head" else 2 * elements) + cast_b / speed.bandwidth, kernels, norms, activation,
     )  # fmt: skip
 
 
-def _with_host(device_s: float, kernels: float, speed: Speed) -> tuple[float, float]:
-    """(seconds, of which the device waits for the host) of that much device work in that many kernels."""
+def _with_host(device_s: float, kernels: float, speed: Speed) -> tuple[float, float, float]:
+    """(seconds, of which the device waits for the host, the host's work less the device's) of that much device work in
+    that many kernels."""
     busy = device_s + kernels * speed.gap_s
     host = kernels * speed.launch_s
     if speed.asynchronous:
-        return max(busy, host), max(0.0, host - busy)
-    return busy + host, host
+        return max(busy, host), max(0.0, host - busy), host - busy
+    return busy + host, host, float("-inf")
 
 
-def roofline_cost(arch: Architecture, training: Training, unit: Unit, share: Share, speed: Speed) -> UnitCost:
-    """The roofline cost of one unit. Units of the same variant cost the same."""
+def _again(variant: Variant, work: _Work, share: Share, speed: Speed, recomputes: tuple[str, ...]) -> float:
+    """Seconds of what selective recompute repeats: attention and element-wise work, or the modules that the software
+    names."""
+    if not recomputes:
+        return _with_host(work.attention + work.elements, work.kernels / 2, speed)[0]
+    found = 0.0
+    if variant.kind in ("attn", "layer"):
+        found += work.attention if "core_attn" in recomputes else 0.0
+        found += work.products / 3 if "mla_up_proj" in recomputes else 0.0
+    if variant.kind in ("ffn", "layer"):
+        if ("moe" if variant.experts else "mlp") in recomputes:
+            found += work.products + work.elements
+        elif variant.experts and "moe_act" in recomputes:
+            found += work.activation
+    return found + (work.norms if "layernorm" in recomputes else 0.0)
+
+
+def roofline_cost(
+    arch: Architecture, training: Training, unit: Unit, share: Share, speed: Speed, recomputes: tuple[str, ...] = ()
+) -> UnitCost:
+    """The roofline cost of one unit. Units of the same variant cost the same. `recomputes`: the modules of selective
+    recompute, by Megatron's names; empty for attention and all element-wise work."""
     work = _work(arch, training, unit, share, speed)
     back_kernels = work.kernels * constants.BACKWARD_KERNELS_FACTOR.value
-    forward, host_f = _with_host(work.products + work.attention + work.elements, work.kernels, speed)
-    inner, host_i = _with_host(
-        work.input_products + work.attention_backward + work.elements_backward, back_kernels / 2, speed
-    )
-    weight, host_w = _with_host(work.weight_products, back_kernels / 2, speed)
+    forward, host_f, slack_f = _with_host(work.forward, work.kernels, speed)
+    # The two halves are not waited for one by one: the host runs ahead through both.
+    whole, host_b, slack_b = _with_host(
+        work.input_products + work.attention_backward + work.elements_backward + work.weight_products, back_kernels,
+        speed,
+    )  # fmt: skip
+    weight, _, _ = _with_host(work.weight_products, back_kernels / 2, speed)
+    weight = min(weight, whole)
     if training.task == "lora":  # the big matrices are frozen: no weight gradients worth their name
-        weight, host_w = 0.0, 0.0
+        whole, host_b, slack_b = _with_host(
+            work.input_products + work.attention_backward + work.elements_backward, back_kernels, speed
+        )
+        weight = 0.0
     again = 0.0
     if unit.kind in ("attn", "ffn", "layer"):
         if share.recompute == "full":
-            again = forward
+            again, slack_b = forward, slack_b + slack_f
         elif share.recompute == "selective":
-            again, _ = _with_host(work.attention + work.elements, work.kernels / 2, speed)
-    return UnitCost(forward, inner + weight + again, inner + again, weight, again, host_f + host_i + host_w)
+            again = _again(variant_of(arch, unit), work, share, speed, recomputes)
+    return UnitCost(forward, whole + again, whole - weight + again, weight, again, host_f + host_b, slack_f, slack_b)
 
 
 def _flops(arch: Architecture, unit: Unit, tokens: int, seq_len: int) -> float:
@@ -236,12 +308,13 @@ def costs_by_unit(
     hold the same object, unless they were measured."""
     proposal = setup.proposal
     arch, training = proposal.arch, proposal.training
-    speed = speed or speed_of(proposal.cluster.device, training.precision)
+    stack = stack_of(setup)
+    speed = speed or speed_of(proposal.cluster.device, training.precision, stack)
     known: dict[int, UnitCost] = {}
     costs: dict[str, UnitCost] = {}
     for unit, variant in zip(units or units_of(arch), alike(arch), strict=True):
         if variant not in known:
-            known[variant] = roofline_cost(arch, training, unit, share, speed)
+            known[variant] = roofline_cost(arch, training, unit, share, speed, stack.recomputes)
         costs[unit.name] = known[variant]
         if measured is not None and (time := measured.units.get(unit.name)) is not None:
             costs[unit.name] = from_measured(arch, unit, time, measured, share, known[variant])

@@ -3,31 +3,62 @@
 Nothing is hidden in the formulas: what is guessed is called guessed, here and in the prediction that used it.
 """
 
+import tomllib
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from meshwright.basics.figures import Constant
 
-_PAPER_FLASH = "Dao 2023, FlashAttention-2, figures 4-6: the A100 and H100 bars"
-_PRODUCTS = "near the median of published matrix products (SimuMax configs/system: A100 PCIe, B200); no fit yet"
+FITTED: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("fitted.toml").read_text(encoding="utf-8"))
+"""What `bench/fit_constants.py` found: [constants], and [stacks] with knobs of software stacks."""
 
-GEMM_EFFICIENCY: Mapping[str, Constant] = {
-    "A100": Constant(0.76, "guessed", _PRODUCTS),
-    "A800": Constant(0.76, "guessed", _PRODUCTS),
-    "H": Constant(0.70, "guessed", "between the generations before and after: power limits the clock under load"),
-    "B": Constant(0.52, "guessed", _PRODUCTS),
-    "GB": Constant(0.58, "guessed", "as B200, with a higher power limit"),
+
+def _constant(name: str, guess: float, source: str) -> Constant:
+    """The fitted value, where the fit has one, else the guess."""
+    if name in FITTED["constants"]:
+        return Constant(FITTED["constants"][name], "fitted", f"{FITTED['source']}; before: {source}")
+    return Constant(guess, "guessed", source)
+
+
+_PAPER_FLASH = "Dao 2023, FlashAttention-2, figures 4-6: the A100 and H100 bars"
+_PRODUCTS = "median of published matrix products (SimuMax configs/system: A100 PCIe, B200)"
+
+GEMM_EFFICIENCY: dict[str, Constant] = {
+    "V100": _constant("gemm_efficiency.V100", 0.74, "as A100"),
+    "A100": _constant("gemm_efficiency.A100", 0.76, _PRODUCTS),
+    "A800": _constant("gemm_efficiency.A100", 0.76, _PRODUCTS),
+    "H": _constant("gemm_efficiency.H", 0.70, "between the generations: power limits the clock under load"),
+    "B": _constant("gemm_efficiency.B", 0.55, _PRODUCTS),
+    "B300": _constant("gemm_efficiency.B300", 0.57, "as B200, with a higher power limit"),
+    "GB": _constant("gemm_efficiency.GB", 0.58, "as B200, with a higher power limit"),
+    "GB300": _constant("gemm_efficiency.GB300", 0.62, "as GB200, with a higher power limit"),
     "MI": Constant(0.50, "guessed", "published roofline shares of CDNA 3 boards"),
     "cpu": Constant(0.70, "guessed", "share of a core's peak that a well-blocked product reaches"),
     "": Constant(0.70, "guessed", "no product measured on this device is known to us"),
 }
-"""Share of the dense peak in a large matrix product whose tiles fill the device, by the beginning of its name."""
+"""Share of the dense half-precision peak in a large matrix product whose tiles fill the device, under sustained load,
+by the beginning of its name."""
 
-FP8_GEMM_EFFICIENCY = Constant(0.60, "guessed", "quantisation and scaling kernels ride along with each product")
+QUANTISED_EFFICIENCY: dict[str, Constant] = {
+    "fp8": _constant("quantised_efficiency.fp8", 0.90, "less of the peak: the same power at twice the rate"),
+    "mxfp8": _constant("quantised_efficiency.mxfp8", 0.85, "as fp8, with a scale for each 32 values"),
+    "nvfp4": _constant("quantised_efficiency.nvfp4", 0.65, "some products stay in higher precision"),
+}
+"""The same share in products of quantised values, over that in half precision."""
 
-TILES: tuple[tuple[int, int, float], ...] = ((256, 128, 1.0), (128, 128, 0.97), (128, 64, 0.85), (64, 64, 0.65))
-"""Output tiles a library chooses from and the share of the best throughput each reaches (guessed)."""
+TILES: tuple[tuple[int, int, float], ...] = ((256, 128, 1.0), (128, 128, 0.92), (128, 64, 0.75), (64, 64, 0.65))
+"""Output tiles a library chooses from and the share of the best throughput each reaches (near the published products of
+the A100)."""
 
-DEPTH_HALF = Constant(60.0, "guessed", "prologue and epilogue of a tile cost as much as this many steps of K")
+WAVES = Constant(0.3, "fitted", "published products: 0.5 on the A100, 0 on the B200, whose libraries split more work")
+"""Share of the work in which a last, partly filled wave of tiles takes as long as a whole one."""
+
+DEPTH_HALF = Constant(125.0, "fitted", "published products: 132 on the A100, 121 on the B200")
+"""Prologue and epilogue of a tile cost as much as this many steps of K."""
+
+GROUP_S = Constant(9e-6, "fitted", "published grouped products of the B200 with 128 to 256 experts")
+"""The least time of one product in a group."""
 
 MULTIPROCESSORS: Mapping[str, int] = {
     "V100": 80, "T4": 40, "A10": 72, "A100": 108, "A800": 108, "A6000": 84, "RTX3090": 82, "RTX4090": 128,
@@ -38,15 +69,31 @@ MULTIPROCESSORS: Mapping[str, int] = {
 
 DEFAULT_MULTIPROCESSORS = 108
 
-ATTENTION_EFFICIENCY: Mapping[str, tuple[Constant, Constant]] = {
-    "gpu": (Constant(0.55, "guessed", _PAPER_FLASH), Constant(0.45, "guessed", _PAPER_FLASH)),
+_ATTENTION = "published attention kernels (SimuMax configs/system: A100 PCIe, B200), 4 to 128 heads"
+ATTENTION_EFFICIENCY: dict[str, tuple[Constant, Constant]] = {
+    "V": (Constant(0.30, "guessed", "before FlashAttention"), Constant(0.25, "guessed", "before FlashAttention")),
+    "A": (Constant(0.62, "fitted", _ATTENTION), Constant(0.50, "fitted", _ATTENTION)),
+    "H": (Constant(0.60, "guessed", "FlashAttention-3, figure 5"), Constant(0.48, "guessed", "FlashAttention-3")),
+    "B": (Constant(0.58, "fitted", _ATTENTION), Constant(0.42, "fitted", _ATTENTION)),
+    "GB": (Constant(0.58, "fitted", _ATTENTION), Constant(0.42, "fitted", _ATTENTION)),
+    "GB300": (Constant(0.66, "guessed", "as B200, with twice the exponentials"), Constant(0.46, "guessed", "likewise")),
+    "B300": (Constant(0.66, "guessed", "as B200, with twice the exponentials"), Constant(0.46, "guessed", "likewise")),
+    "MI": (Constant(0.45, "guessed", "below the others in published training"), Constant(0.35, "guessed", "likewise")),
     "cpu": (Constant(0.40, "guessed", "softmax is not a matrix product"), Constant(0.40, "guessed", "as forward")),
+    "": (Constant(0.50, "guessed", _PAPER_FLASH), Constant(0.40, "guessed", _PAPER_FLASH)),
 }
-"""Share of the peak in the fused attention, forward and backward."""
+"""Share of the half-precision peak in fused causal attention over many heads, forward and backward, by the beginning of
+the device's name."""
+
+ATTENTION_FILL = (2.0, 0.5)
+"""Blocks of 128 queries for each multiprocessor at which attention reaches half of that, forward and backward (between
+the published kernels of A100, 1.4 and 0.5, and B200, 4 and 0.4)."""
+
+NARROW_HEAD = Constant(0.6, "guessed", "FlashAttention-2, figures 4-6: heads of 64 reach 80 % of those of 128")
 
 ATTENTION_BACKWARD_FACTOR = Constant(2.5, "data sheet", "Dao 2022: five products against two, scores recomputed")
 
-MEMORY_EFFICIENCY = Constant(0.80, "guessed", "share of the memory bandwidth that element-wise kernels reach")
+MEMORY_EFFICIENCY = _constant("memory_efficiency", 0.80, "share of the bandwidth that element-wise kernels reach")
 
 KERNEL_GAP_S: Mapping[str, Constant] = {
     "gpu": Constant(1.5e-6, "guessed", "ramp-up and drain of one kernel on the device"),
@@ -70,11 +117,18 @@ SELECTIVE_SHARE = Constant(0.3, "guessed", "of a forward: what selective recompu
 
 STEP_HOST_S = Constant(1e-3, "guessed", "data, logging, the optimizer's own Python, a step")
 
-COLLECTIVE_EFFICIENCY: Mapping[str, Constant] = {
-    "intra": Constant(0.75, "guessed", "share of the link's data-sheet rate seen as bus bandwidth inside a node"),
-    "inter": Constant(0.80, "guessed", "share of the network's data-sheet rate seen between nodes"),
+GRAPHED = Constant(0.15, "guessed", "share of the host's work that remains when kernels are replayed as a CUDA graph")
+
+COLLECTIVE_EFFICIENCY: dict[str, Constant] = {
+    "intra": _constant("collective_efficiency.intra", 0.80, "bus bandwidth over the link's rate: A100 0.78, H200 0.81"),
+    "inter": _constant("collective_efficiency.inter", 0.85, "the same between nodes: B200 with 400 Gb/s a device 0.95"),
+    "all-to-all": _constant("collective_efficiency.all_to_all", 0.70, "B200 0.60, DeepEP on H800 0.77"),
 }
 COLLECTIVE_LAUNCH_S = Constant(8e-6, "guessed", "one collective: launch and rendezvous")
+
+RAMP_BYTES = Constant(8e6, "fitted", "published all-reduces on A100 and B200 nodes by size: between 6 and 11 MB")
+RAMP_POWER = Constant(0.7, "fitted", "the same")
+"""A message of n bytes moves 1 + (RAMP_BYTES / n)^RAMP_POWER times slower than the largest."""
 
 COMMUNICATOR_BYTES = Constant(256 * 2**20, "guessed", "channel buffers of one communicator on a GPU")
 

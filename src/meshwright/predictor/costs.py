@@ -23,6 +23,7 @@ from meshwright.predictor.exchanges import (
     step_exchange,
 )
 from meshwright.predictor.recipe import recipe_of
+from meshwright.predictor.stacks import stack_of
 from meshwright.predictor.table import Figure, StageTable, by_rank
 
 Floats = NDArray[np.float64]
@@ -136,7 +137,15 @@ def step_costs(
         held = list(zip(stages[Figure.DENSE].tolist(), stages[Figure.EXPERT].tolist(), stages.units, strict=True))
         each = {
             one: step_exchange(
-                proposal.arch, training, cluster, layout.zero, layout.bucket_mib, among, Parameters(*one[:2]), one[2]
+                proposal.arch,
+                training,
+                cluster,
+                layout.zero,
+                layout.bucket_mib,
+                among,
+                Parameters(*one[:2]),
+                one[2],
+                gather_overlap=stack_of(setup).gather_overlap,
             )
             for one in set(held)
         }

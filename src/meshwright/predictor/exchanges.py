@@ -14,6 +14,8 @@ from meshwright.model.variants import variant_of
 from meshwright.predictor import groups
 from meshwright.predictor.collectives import allgather_s, allreduce_s, alltoall_s, p2p_s, reducescatter_s
 from meshwright.predictor.compute import Share, UnitCost
+from meshwright.predictor.constants import CONTENTION
+from meshwright.predictor.stacks import Stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +40,27 @@ class UnitExchange:
         return self.tp_backward_s + self.cp_backward_s + self.ep_backward_s
 
 
+def _beside_host(device_s: float, slack_s: float, count: float, stack: Stack) -> float:
+    """What `count` collectives of that many device seconds add to a pass whose host works `slack_s` longer than its
+    device: they hide behind the host, and are themselves work for it."""
+    if slack_s == float("-inf"):
+        return device_s
+    return max(device_s, slack_s + count * stack.collective_us * 1e-6) - max(0.0, slack_s)
+
+
 def _tensor(
-    arch: Architecture, training: Training, cluster: Cluster, unit: Unit, share: Share, degrees: groups.Degrees
+    arch: Architecture,
+    training: Training,
+    cluster: Cluster,
+    unit: Unit,
+    share: Share,
+    cost: UnitCost,
+    degrees: groups.Degrees,
+    stack: Stack,
 ) -> tuple[float, float]:
     """One all-reduce of the hidden states after each row-split matrix, one of their gradient before each column-split
-    one (Shoeybi et al. 2019); with sequence parallelism an all-gather and a reduce-scatter of the same size each."""
+    one (Shoeybi et al. 2019); with sequence parallelism an all-gather and a reduce-scatter of the same size each, of
+    which a stack may run a share beside the products."""
     if share.tp == 1:
         return 0.0, 0.0
     where = groups.tensor_group(cluster, degrees)
@@ -50,13 +68,17 @@ def _tensor(
     if share.sp:
         once = allgather_s(cluster, hidden, where.size, where.nodes)
         once += reducescatter_s(cluster, hidden, where.size, where.nodes)
+        if unit.kind not in ("embed", "head"):
+            once *= 1 - stack.tp_overlap * (1 - CONTENTION.value)
     else:
         once = allreduce_s(cluster, hidden, where.size, where.nodes)
     if unit.kind == "embed":
         return once, 0.0
     if unit.kind == "head":  # the loss sums a maximum, a denominator and the target's score, a token each
         return 3 * allreduce_s(cluster, 4.0 * share.tokens, where.size, where.nodes), once
-    return once, once * (2 if share.recompute == "full" else 1)
+    count, repeats = (2 if share.sp else 1), (2 if share.recompute == "full" else 1)
+    forward = _beside_host(once, cost.slack_forward_s, count, stack)
+    return forward, _beside_host(repeats * once, cost.slack_backward_s, repeats * count, stack)
 
 
 def _context(
@@ -83,17 +105,25 @@ def _context(
 
 
 def _expert(
-    arch: Architecture, training: Training, cluster: Cluster, unit: Unit, share: Share, degrees: groups.Degrees
+    arch: Architecture,
+    training: Training,
+    cluster: Cluster,
+    unit: Unit,
+    share: Share,
+    degrees: groups.Degrees,
+    stack: Stack,
 ) -> tuple[float, float]:
     """Two all-to-alls a pass: token copies to their experts, results back. The fullest rank decides: it gets
-    `expert_imbalance` times the mean, all tokens at most."""
+    `expert_imbalance` times the mean, all tokens at most. A stack may run a share of them beside other work."""
     if share.ep == 1 or not variant_of(arch, unit).experts:
         return 0.0, 0.0
     where = groups.expert_group(cluster, degrees)
     sent = share.tokens * arch.active_experts * arch.hidden * value_bytes(training) / share.tp
     sent *= min(training.expert_imbalance, share.ep)
-    once = 2 * alltoall_s(cluster, sent, where.size, where.nodes)
-    return once, once * (2 if share.recompute == "full" else 1)
+    once = 2 * alltoall_s(cluster, sent, where.size, where.nodes, arch.active_experts if stack.dedup else 1)
+    once *= 1 - stack.ep_overlap * (1 - CONTENTION.value)
+    again = share.recompute == "full" or (share.recompute == "selective" and "moe" in stack.recomputes)
+    return once, once * (2 if again else 1)
 
 
 def unit_exchange(
@@ -104,12 +134,13 @@ def unit_exchange(
     share: Share,
     cost: UnitCost,
     degrees: groups.Degrees,
+    stack: Stack,
 ) -> UnitExchange:
-    """The collectives of one unit for one micro-batch; `cost` is what context parallelism can hide behind."""
+    """The collectives of one unit for one micro-batch; `cost` is what they can hide behind."""
     return UnitExchange(
-        *_tensor(arch, training, cluster, unit, share, degrees),
+        *_tensor(arch, training, cluster, unit, share, cost, degrees, stack),
         *_context(arch, training, cluster, unit, share, cost, degrees),
-        *_expert(arch, training, cluster, unit, share, degrees),
+        *_expert(arch, training, cluster, unit, share, degrees, stack),
     )
 
 
@@ -176,6 +207,7 @@ def step_exchange(
     held: Parameters,
     units: int,
     stages: int = 1,
+    gather_overlap: float = 0.0,
 ) -> StepExchange:
     """The data-parallel exchange of one rank that holds `held` parameters in `units` units. Those of several `stages`
     together: a lower bound of the sum over the stages, however they are cut.
@@ -183,8 +215,9 @@ def step_exchange(
     ZeRO-0: one all-reduce of the gradients. ZeRO-1: a reduce-scatter, and an all-gather of the new parameters. ZeRO-2
     keeps gradients sharded, so each micro-batch reduces them. ZeRO-3 gathers the parameters for each forward and each
     backward as well (Rajbhandari et al. 2020). Buckets cost their latency each. With HSDP shards are summed once more
-    over the replicas.
+    over the replicas. `gather_overlap`: the share of the gathering of new parameters that the next forward hides.
     """
+    linear = stages > 1  # a bound of a sum has to be linear
     trainable = trainable_share(arch, training)
     grads, weights = gradient_bytes(training) * trainable, WEIGHT_BYTES[training.precision]
     parts = [(held.dense, units, among.shards, among.replicas, among.whole)]
@@ -201,15 +234,15 @@ def step_exchange(
         rounds = max(rounds, int(buckets))
         piece = count * grads / buckets
         if zero == 0:
-            end += buckets * allreduce_s(cluster, piece, whole.size, whole.nodes)
+            end += buckets * allreduce_s(cluster, piece, whole.size, whole.nodes, linear)
             continue
-        reduce = buckets * reducescatter_s(cluster, piece, shards.size, shards.nodes)
-        gather = buckets * allgather_s(cluster, count * weights / buckets, shards.size, shards.nodes)
-        end += buckets * allreduce_s(cluster, piece / shards.size, replicas.size, replicas.nodes)
+        reduce = buckets * reducescatter_s(cluster, piece, shards.size, shards.nodes, linear)
+        gather = buckets * allgather_s(cluster, count * weights / buckets, shards.size, shards.nodes, linear)
+        end += buckets * allreduce_s(cluster, piece / shards.size, replicas.size, replicas.nodes, linear)
         if zero == 1:
-            end, after = end + reduce, after + gather * trainable
+            end, after = end + reduce, after + (1 - gather_overlap) * gather * trainable
         elif zero == 2:
-            backward, after = backward + reduce, after + gather * trainable
+            backward, after = backward + reduce, after + (1 - gather_overlap) * gather * trainable
         else:
             forward, backward = forward + gather, backward + gather + reduce
     return StepExchange(end, after, forward, backward, rounds)

@@ -9,21 +9,31 @@ from meshwright.cluster import catalogue
 from meshwright.cluster.device import Device
 from meshwright.model.training import Precision
 from meshwright.predictor import constants
+from meshwright.predictor.stacks import Stack
+
+_SLICES = {"fp8": 1.0, "mxfp8": 1.0 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
+"""Bytes of a value that a product reads in quantised form, scales included."""
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """What one device does with one precision: FLOP/s, bytes/s, and the host's cost of a kernel."""
+    """What one device does in one precision under one software stack: FLOP/s, bytes/s, the host's cost of a kernel."""
 
     peak: float  # dense FLOP/s of matrix products in the recipe's precision
-    attention_peak: float  # attention runs in half precision under fp8 recipes
+    half_peak: float  # attention and what is not quantised run in half precision under 8-bit and 4-bit recipes
     bandwidth: float  # bytes/s that element-wise kernels reach
     launch_s: float
     gap_s: float
     multiprocessors: int
     asynchronous: bool  # the host runs ahead of the device
     gemm_efficiency: float
+    half_efficiency: float  # of products in half precision
     attention_efficiency: tuple[float, float]  # forward, backward
+    group_s: float  # the least time of one product in a group (an expert's)
+    quantised: float  # bytes of a value in quantised form; 0: products read half precision as it is
+    passes: float  # traffic of element-wise work over that of fused kernels
+    scores_bytes: float  # bytes kept of each attention score; 0: a fused attention kernel
+    collective_s: float  # the host's cost of one collective
 
 
 def peak_flops(device: Device, precision: Precision) -> Constant:
@@ -41,56 +51,101 @@ def _multiprocessors(name: str) -> int:
     return constants.MULTIPROCESSORS[max(found, key=len)] if found else constants.DEFAULT_MULTIPROCESSORS
 
 
-def gemm_efficiency(device: Device) -> Constant:
-    """The share of its peak that the device reaches in a large product: the row with the longest matching name."""
+def _family(device: Device, rows: dict[str, Constant] | dict[str, tuple[Constant, Constant]]) -> str:
+    """The row of a table by family of devices: the longest that the device's name begins with."""
     if device.kind == "cpu":
-        return constants.GEMM_EFFICIENCY["cpu"]
-    rows = [row for row in constants.GEMM_EFFICIENCY if row != "cpu" and device.name.upper().startswith(row)]
-    return constants.GEMM_EFFICIENCY[max(rows, key=len)]
+        return "cpu"
+    return max((row for row in rows if row != "cpu" and device.name.upper().startswith(row)), key=len)
 
 
-def speed_of(device: Device, precision: Precision) -> Speed:
-    """The device's speeds with every efficiency constant applied. Raises InputError for an unknown precision."""
-    half = precision if precision not in ("fp8", "mxfp8") else "bf16"
-    gemm = constants.FP8_GEMM_EFFICIENCY if half != precision else gemm_efficiency(device)
-    forward, backward = constants.ATTENTION_EFFICIENCY[device.kind]
+def gemm_efficiency(device: Device) -> Constant:
+    """The share of its half-precision peak that the device reaches in a large product."""
+    return constants.GEMM_EFFICIENCY[_family(device, constants.GEMM_EFFICIENCY)]
+
+
+def attention_efficiency(device: Device) -> tuple[Constant, Constant]:
+    """The share of its half-precision peak that fused attention reaches on many heads, forward and backward."""
+    return constants.ATTENTION_EFFICIENCY[_family(device, constants.ATTENTION_EFFICIENCY)]
+
+
+def speed_of(device: Device, precision: Precision, stack: Stack | None = None) -> Speed:
+    """The device's speeds with every efficiency constant applied; those of a GPU under the habits of a software stack.
+    Raises InputError for a precision that the device has no units for."""
+    habits = stack if stack is not None and device.kind == "gpu" else Stack("plain", "")
+    half: Precision = "bf16" if precision in _SLICES else precision
+    efficiency = gemm_efficiency(device).value * habits.products
+    quantised = constants.QUANTISED_EFFICIENCY[precision].value if precision in _SLICES else 1.0
+    forward, backward = attention_efficiency(device)
+    host = habits.host * (constants.GRAPHED.value if habits.graphs else 1.0)
     return Speed(
         peak=peak_flops(device, precision).value,
-        attention_peak=peak_flops(device, half).value,
+        half_peak=peak_flops(device, half).value,
         bandwidth=device.memory_bandwidth.value * constants.MEMORY_EFFICIENCY.value,
-        launch_s=device.launch_s.value,
+        launch_s=device.launch_s.value * host,
         gap_s=constants.KERNEL_GAP_S[device.kind].value,
         multiprocessors=_multiprocessors(device.name) if device.kind == "gpu" else 1,
         asynchronous=device.kind == "gpu",
-        gemm_efficiency=gemm.value,
-        attention_efficiency=(forward.value, backward.value),
+        gemm_efficiency=efficiency * quantised,
+        half_efficiency=efficiency,
+        attention_efficiency=(forward.value * habits.attention, backward.value * habits.attention),
+        group_s=constants.GROUP_S.value if device.kind == "gpu" else 0.0,
+        quantised=_SLICES.get(precision, 0.0),
+        passes=habits.passes,
+        scores_bytes=habits.scores_bytes,
+        collective_s=habits.collective_us * 1e-6 * (constants.GRAPHED.value if habits.graphs else 1.0),
     )
 
 
-@lru_cache(maxsize=8192)
-def filled(m: int, n: int, multiprocessors: int) -> float:
-    """Share of the best throughput that the tiles of an [m, n] result reach: whole tiles, whole waves.
-
-    The best tile is taken, as libraries do. 1 on a CPU, whose blocks are small.
-    """
+@lru_cache(maxsize=16384)
+def filled(m: int, n: int, multiprocessors: int, copies: int = 1) -> float:
+    """Share of the best throughput that the tiles of `copies` results [m, n] reach: whole tiles, and waves of them of
+    which the last one is partly filled by what the libraries split off. The best tile is taken, as libraries do. 1 on a
+    CPU, whose blocks are small."""
     if multiprocessors == 1:
         return 1.0
     best = 0.0
     for rows, columns, relative in constants.TILES:
-        tiles = ceil(m / rows) * ceil(n / columns)
-        waves = ceil(tiles / multiprocessors)
-        best = max(best, relative * m * n / (waves * multiprocessors * rows * columns))
+        waves = ceil(m / rows) * ceil(n / columns) * copies / multiprocessors
+        waves = constants.WAVES.value * ceil(waves) + (1 - constants.WAVES.value) * max(waves, 1.0)
+        best = max(best, relative * m * n * copies / (waves * multiprocessors * rows * columns))
     return best
 
 
-def gemm_s(speed: Speed, m: int, n: int, k: int, value_bytes: float, copies: int = 1) -> float:
-    """Seconds of `copies` products [m, k] × [k, n] launched together: the slower of arithmetic and memory.
+def gemm_s(
+    speed: Speed, m: int, n: int, k: int, value_bytes: float, copies: int = 1, result_bytes: float | None = None,
+    half: bool = False,
+) -> float:  # fmt: skip
+    """Seconds of `copies` products [m, k] × [k, n] launched together: the slower of arithmetic and memory, and for a
+    group (of experts) at least what starting each takes.
 
-    `copies` (the experts of a grouped product) fill the device together.
+    `result_bytes` of traffic for each value of the result (`value_bytes` where not given); `half`: not quantised.
     """
     if min(m, n, k) <= 0:
         return 0.0
-    shape = filled(m * copies, n, speed.multiprocessors) * k / (k + constants.DEPTH_HALF.value)
-    arithmetic = 2.0 * m * n * k * copies / (speed.peak * speed.gemm_efficiency * shape)
-    moved = value_bytes * copies * (m * k + k * n + m * n) / speed.bandwidth
-    return max(arithmetic, moved)
+    shape = filled(m, n, speed.multiprocessors, copies) * k / (k + constants.DEPTH_HALF.value)
+    rate = speed.half_peak * speed.half_efficiency if half else speed.peak * speed.gemm_efficiency
+    arithmetic = 2.0 * m * n * k * copies / (rate * shape)
+    read = speed.quantised if speed.quantised and not half else value_bytes
+    moved = copies * (read * (m * k + k * n) + (result_bytes or value_bytes) * m * n) / speed.bandwidth
+    return max(arithmetic, moved, copies * speed.group_s if copies > 1 else 0.0)
+
+
+def fused_attention_s(speed: Speed, flops: float, blocks: float, width: int) -> tuple[float, float]:
+    """Seconds of the fused attention, forward and backward, of so many forward FLOPs in `blocks` of 128 queries of one
+    head: few blocks leave the device idle, and narrow heads feed the matrix units badly."""
+    core = flops / speed.half_peak
+    shape = min(1.0, constants.NARROW_HEAD.value + (1 - constants.NARROW_HEAD.value) * width / 128)
+    busy = speed.multiprocessors if speed.multiprocessors > 1 else 0
+    forward = blocks / (blocks + constants.ATTENTION_FILL[0] * busy) * shape * speed.attention_efficiency[0]
+    backward = blocks / (blocks + constants.ATTENTION_FILL[1] * busy) * shape * speed.attention_efficiency[1]
+    return core / forward, core * constants.ATTENTION_BACKWARD_FACTOR.value / backward
+
+
+def plain_attention_s(speed: Speed, heads: float, queries: int, keys: float, width: int) -> tuple[float, float]:
+    """Seconds of attention out of single kernels, forward and backward: the scores of every pair, masked ones too, are
+    written and read by each kernel (product, softmax, dropout, product), in half precision with a byte a mask."""
+    scores = heads * queries * keys
+    rate = speed.half_peak * speed.half_efficiency * width / (width + constants.DEPTH_HALF.value)
+    dropped = speed.scores_bytes > 2
+    forward = scores * ((13.0 if dropped else 8.0) / speed.bandwidth + 4.0 * width / rate)
+    return forward, scores * ((21.0 if dropped else 14.0) / speed.bandwidth + 8.0 * width / rate)

@@ -9,7 +9,7 @@ from meshwright.layout.batch import Batch
 from meshwright.layout.degrees import Layout
 from meshwright.predictor import constants
 from meshwright.predictor.compute import same_conditions, share_of
-from meshwright.predictor.kernels import gemm_efficiency, peak_flops
+from meshwright.predictor.kernels import attention_efficiency, gemm_efficiency, peak_flops
 
 
 def origins_of(setup: Setup, layout: Layout, batch: Batch, measured: MeasuredUnits | None) -> dict[str, Origin]:
@@ -28,15 +28,15 @@ def origins_of(setup: Setup, layout: Layout, batch: Batch, measured: MeasuredUni
 
 def _of_the_device(setup: Setup) -> Mapping[str, Constant]:
     device, precision = setup.proposal.cluster.device, setup.proposal.training.precision
-    eighths = precision in ("fp8", "mxfp8")
-    forward, backward = constants.ATTENTION_EFFICIENCY[device.kind]
+    forward, backward = attention_efficiency(device)
+    quantised = constants.QUANTISED_EFFICIENCY.get(precision)
     return {
         "peak_flops": peak_flops(device, precision),
         "memory_bandwidth": device.memory_bandwidth,
         "launch": device.launch_s,
         "kernel_gap": constants.KERNEL_GAP_S[device.kind],
         "reserve": device.reserved_bytes,
-        "gemm_efficiency": constants.FP8_GEMM_EFFICIENCY if eighths else gemm_efficiency(device),
+        "gemm_efficiency": gemm_efficiency(device),
         "gemm_depth": constants.DEPTH_HALF,
         "attention_efficiency": forward,
         "attention_backward_efficiency": backward,
@@ -44,6 +44,7 @@ def _of_the_device(setup: Setup) -> Mapping[str, Constant]:
         "memory_efficiency": constants.MEMORY_EFFICIENCY,
         "step_host": constants.STEP_HOST_S,
         "range": constants.RANGE,
+        **({"quantised_efficiency": quantised} if quantised else {}),
     }
 
 

@@ -65,6 +65,18 @@ class Stack:
         communicator_mib  the communication library's buffers of one communicator, outside the tensor allocator
         context_mib       what a process takes of a device before its first tensor (context, kernels, libraries)
         reserve           False: its allocator does not hold freed blocks back (no fragmentation worth a line)
+    Time (factors are over those of a device's constants; on CPUs none of these applies)
+        products          throughput of matrix products: heuristics, alignment, autotuning
+        attention         throughput of the fused attention (older kernels are slower)
+        passes            traffic of element-wise work over that of fused kernels
+        host              the host's time for a kernel: Python, dispatch, hooks
+        graphs            kernels are replayed as CUDA graphs: the host does almost nothing
+        collective_us     the host's time for one collective
+        tp_overlap        share of the tensor-parallel exchange of sequence parallelism that runs beside products
+        ep_overlap        share of the dispatch of tokens to experts that runs beside other work
+        dedup             the dispatch sends a token to each node once
+        grad_overlap      gradients are exchanged while the last backward runs
+        gather_overlap    share of the gathering of new parameters that runs beside the next forward
     Choices where a plan does not say
         sp                sequence parallelism comes with tp
         vocab_multiple    embedding rows are padded to a multiple of this times tp
@@ -105,6 +117,17 @@ class Stack:
     communicator_mib: float = 256.0
     context_mib: float = 600.0
     reserve: bool = True
+    products: float = 1.0
+    attention: float = 1.0
+    passes: float = 1.0
+    host: float = 1.0
+    graphs: bool = False
+    collective_us: float = 20.0
+    tp_overlap: float = 0.0
+    ep_overlap: float = 0.0
+    dedup: bool = False
+    grad_overlap: bool = True
+    gather_overlap: float = 0.0
     sp: bool = True
     vocab_multiple: int = 1
     recompute: Literal["none", "selective", "full"] = "none"
@@ -128,6 +151,9 @@ MODIFIERS: dict[str, dict[str, Any]] = {
     "v-min": {"in_flight": 1 / 3},
     "vocab-1": {"spread_vocabulary": True, "more_in_flight": 2.0},  # arXiv:2411.05288, one barrier
     "vocab-2": {"spread_vocabulary": True, "more_in_flight": 1.0},  # two barriers
+    "graphs": {"graphs": True},
+    "ep-overlap": {"ep_overlap": 0.7},
+    "dedup": {"dedup": True},
     "interlaced": {"spread_vocabulary": True, "in_flight": 1.5},  # the same paper, section 2
 }
 """What a modifier after the stack's name changes. Beside these: `re-MODULE` (selective recompute of that module, may be

@@ -138,7 +138,9 @@ def share_table(
         cost = costs[unit.name]
         key = id(cost)  # units without a measured time share the cost of their variant
         if key not in known:
-            exchange = unit_exchange(proposal.arch, proposal.training, proposal.cluster, unit, share, cost, degrees)
+            exchange = unit_exchange(
+                proposal.arch, proposal.training, proposal.cluster, unit, share, cost, degrees, stack
+            )
             known[key] = len(rows)
             rows.append(_row(setup, unit, share, cost, exchange, stack))
             kinds.append(KINDS.index(unit.kind))
