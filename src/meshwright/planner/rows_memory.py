@@ -44,9 +44,9 @@ def memory_figure(row: Row) -> MemoryFigure | None:
         return None
     said = f"{row.peak_memory_stated} {row.notes}".lower()
     stated = row.peak_memory_stated
-    unsure = re.search(r"\bGB|\bMB\b|unit not printed", stated.replace("GiB", "").replace("MiB", "")) is not None
+    unsure = re.search(r"GB|MB|unit not printed", stated) is not None
     low = row.peak_memory_gib * (_GB if unsure or not stated else 1.0)
-    return MemoryFigure(_kind(row, said), row.peak_memory_gib, low, 0 if "rank-0" in said else None)
+    return MemoryFigure(memory_kind(row), row.peak_memory_gib, low, 0 if "rank-0" in said else None)
 
 
 def ran_out(row: Row) -> bool:
@@ -54,7 +54,9 @@ def ran_out(row: Row) -> bool:
     return row.step_seconds is None and "OOM" in row.peak_memory_stated.upper()
 
 
-def _kind(row: Row, said: str) -> MemoryKind:
+def memory_kind(row: Row) -> MemoryKind:
+    """What a source counts as memory, whether or not this row has a figure."""
+    said = f"{row.peak_memory_stated} {row.notes}".lower()
     if re.search(r"allocated", said):
         return "allocated"
     if re.search(r"reserved", said):

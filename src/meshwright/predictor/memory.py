@@ -25,11 +25,12 @@ from meshwright.predictor.compute import Share, share_of
 from meshwright.predictor.live import Live, live
 from meshwright.predictor.memory_pipeline import Choices, Manners, Pipeline, StageSums, rows_of
 from meshwright.predictor.memory_rows import RowParts, row_parts
+from meshwright.predictor.memory_table import memory_table
 from meshwright.predictor.memory_units import scores_of
 from meshwright.predictor.recipe import Recipe, full_recipe
 from meshwright.predictor.running_out import Spread, p_oom, quantile, spread_of
 from meshwright.predictor.stacks import Stack, stack_of
-from meshwright.predictor.table import KINDS, Figure, Largest, StageTable, layout_table, stage_table
+from meshwright.predictor.table import KINDS, Figure, Largest, StageTable, stage_table
 
 Floats = NDArray[np.float64]
 
@@ -232,7 +233,7 @@ def stage_memories(layout: Layout, memory: Memory) -> tuple[StageMemory, ...]:
 
 def rank_memory(setup: Setup, layout: Layout, batch: Batch) -> tuple[StageMemory, ...]:
     """Bytes of one rank of each pipeline rank by kind, see `StageMemory`."""
-    stages = stage_table(layout_table(setup, layout, batch), layout.stages, layout.placement)
+    stages = stage_table(memory_table(setup, layout, batch), layout.stages, layout.placement)
     return stage_memories(layout, memory_of(setup, layout, batch, stages))
 
 

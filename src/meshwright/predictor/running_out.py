@@ -4,9 +4,11 @@ The bytes that a device must have are A · (1 + e) · (1 + r) + context: A is pr
 allocator reserves beyond what is allocated. Ranks are not independent: what is wrong on one is wrong on all.
 """
 
-from dataclasses import dataclass
+import tomllib
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import erf, sqrt
+from pathlib import Path
 
 from meshwright.basics.figures import Origin
 from meshwright.files.setup import Setup
@@ -24,13 +26,17 @@ class Spread:
     source: str
 
 
-CACHING = Spread(
-    0.07, (0.005, 0.015, 0.025, 0.035, 0.05, 0.08), "guessed",
-    "published runs that state both reserved 0 to 9 % over allocated; error until it is learned from measured rows",
-)  # fmt: skip
-"""PyTorch's caching allocator on a GPU."""
+@lru_cache(maxsize=1)
+def caching() -> Spread:
+    """PyTorch's caching allocator on a GPU, as measured rows show it (`bench/fit_memory.py`)."""
+    fitted = tomllib.loads((Path(__file__).parent / "memory_spread.toml").read_text(encoding="utf-8"))
+    return Spread(fitted["error"], tuple(fitted["reserve"]), "fitted", fitted["source"])
 
-PLANNED = Spread(0.07, (0.0,), "guessed", "memory planned ahead, nothing held back; error as with the allocator")
+
+def planned() -> Spread:
+    """Memory planned ahead of the step by a compiler: nothing is held back, the error is as with the allocator."""
+    return replace(caching(), reserve=(0.0,))
+
 
 TRACKED = Spread(0.03, (0.0,), "guessed", "tensor bytes counted one by one: no allocator, no context")
 """CPU workers whose tensors are counted against a stated memory."""
@@ -40,7 +46,7 @@ def spread_of(setup: Setup) -> Spread:
     """The spread of a job's software on its devices."""
     if setup.proposal.cluster.device.kind == "cpu":
         return TRACKED
-    return CACHING if stack_of(setup).reserve else PLANNED
+    return caching() if stack_of(setup).reserve else planned()
 
 
 def below(spread: Spread, factor: float) -> float:
