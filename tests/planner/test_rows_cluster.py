@@ -53,7 +53,8 @@ def test_links_between_nodes_are_what_one_device_gets(printed: str, gb_per_s: fl
 
 def test_a_rack_of_72_joins_more_than_its_trays() -> None:
     row = _row(gpu="GB200", gpus=256, gpus_per_node=4, intra_node_link="NVLink5 (NVL72)")
-    assert row_cluster(row)[0].gpus_per_node == 64
+    cluster, _ = row_cluster(row)
+    assert (cluster.gpus_per_node, cluster.joined) == (4, 64)  # equal shares of several racks, in whole machines
 
 
 def test_links_that_nobody_stated_are_said_to_be_assumed() -> None:

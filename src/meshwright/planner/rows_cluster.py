@@ -8,7 +8,6 @@ from meshwright.cluster.device import Device, Link
 from meshwright.cluster.topology import Cluster
 from meshwright.files.rows import Row
 
-_DOMAIN = 64  # devices of a 72-device NVLink domain that a power-of-two job uses
 _USUAL_NETWORK = (("V100", 12.5), ("A100", 25.0), ("A800", 25.0), ("MI250", 25.0), ("L40", 25.0), ("RTX", 12.5))
 _TODAYS_NETWORK = 50.0  # GB/s a device: one 400 Gb/s adapter each
 
@@ -51,12 +50,10 @@ def _device(name: str, assumed: list[str]) -> Device:
 
 
 def _devices_a_node(row: Row, what: Device, gpus: int, assumed: list[str]) -> int:
-    """Devices that the fast links join. In a rack of 72 all of a job's 64 (or fewer) are joined."""
-    if "NVL72" in row.intra_node_link.upper() or (what.name.startswith("GB") and row.gpus_per_node is None):
-        return min(gpus, _DOMAIN)
+    """Devices of a machine; a rack of 72 joins several (its link knows how many)."""
     per_node = row.gpus_per_node
     if per_node is None:
-        per_node = 16 if "DGX-2" in row.intra_node_link.upper() else 8
+        per_node = 16 if "DGX-2" in row.intra_node_link.upper() else what.usual_node
         if gpus > per_node:
             assumed.append(f"nodes of {per_node}")
     return max(1, min(gpus, per_node))
