@@ -31,22 +31,29 @@ def _device(name: str, assumed: list[str]) -> Device:
     if len(alternatives) > 1:
         assumed.append(f"gpu {name!r}: taken as {alternatives[0]}")
     plain = alternatives[0]
-    larger = [known for known in device_names() if re.fullmatch(rf"{re.escape(plain)}-\d+GB-SXM", known)]
-    if larger:
+    sized = re.compile(rf"{re.escape(plain)}-\d+GB-SXM")
+    larger = [known for known in device_names() if sized.fullmatch(known)]
+    if larger and any(sized.fullmatch(known) for known in _known(plain)):
         chosen = max(larger, key=lambda known: device(known).memory_bytes)
         assumed.append(f"gpu {name!r}: memory size not stated, taken as {chosen}")
         return device(chosen)
     for candidate in (name, plain):
-        try:
-            return device(candidate)
-        except InputError:
-            continue
+        for known in _known(candidate):
+            return device(known)
     within = [known for known in device_names() if known.split("-")[0].lower() in plain.lower()]
     if not within:
         return device(name)  # raises, naming the nearest
     chosen = max(within, key=lambda known: (len(known.split("-")[0]), "SXM" in known))
     assumed.append(f"gpu {name!r}: taken as {chosen}")
     return device(chosen)
+
+
+def _known(name: str) -> tuple[str, ...]:
+    """The catalogue's name of a device, or nothing."""
+    try:
+        return (device(name).name,)
+    except InputError:
+        return ()
 
 
 def _devices_a_node(row: Row, what: Device, gpus: int, assumed: list[str]) -> int:
