@@ -162,9 +162,14 @@ def _between(sizes: _Sizes, at: _Place, shape: Shape, width: int, what: str) -> 
     if arch.gated:
         why = f"the result of a fused gate-up product of {what}"
         yield PlanTensor("gate and up in one", (*shape, 2 * width), sizes.dtype, (at.unit,), at.ranks, why, less)
-    if sizes.plan.setup.proposal.training.precision in ("fp8", "mxfp8"):
+    quantised = {"fp8": ("fp8", 1), "mxfp8": ("fp8", 1), "nvfp4": ("uint8", 2)}  # dtype, values in one element
+    precision = sizes.plan.setup.proposal.training.precision
+    if precision in quantised:
+        dtype, packed = quantised[precision]
         why = f"the quantised input of the second matrix of {what}"
-        yield PlanTensor("fp8 copy of the product", (*shape, width), "fp8", (at.unit,), at.ranks, why, less)
+        yield PlanTensor(
+            f"{precision} copy of the product", (*shape, width // packed), dtype, (at.unit,), at.ranks, why, less
+        )
 
 
 def _dense(sizes: _Sizes, at: _Place) -> Iterator[PlanTensor]:
