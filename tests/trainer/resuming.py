@@ -10,7 +10,7 @@ from meshwright.trainer.checkpoint import load_latest, save
 from meshwright.trainer.data import open_tokens, samples
 from meshwright.trainer.engine import Engine, StepOutcome
 from meshwright.trainer.pool import Job, Pool
-from meshwright.trainer.worker import state_of
+from meshwright.trainer.worker import resume, state_of
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def travel(leg: Leg) -> list[StepOutcome]:
     state = state_of(engine)
     if leg.origin is not None:
         assert load_latest(state, leg.origin) == leg.first
-        engine.parts.replicas.gather()
+        resume(engine, state)
     batch, training = leg.plan.batch, engine.training
     tokens = open_tokens(leg.tokens)
     outcomes = [
@@ -39,7 +39,7 @@ def travel(leg: Leg) -> list[StepOutcome]:
         for step in range(leg.first, leg.last)
     ]
     if leg.target is not None:
-        save(leg.last, state, leg.target)
+        save(leg.last, state_of(engine), leg.target)
     return outcomes
 
 

@@ -18,7 +18,7 @@ pytest.importorskip("torch", reason="training needs meshwright[train]")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_predicted_states_are_the_held_ones(tmp_path: Path, precision: str) -> None:
     arch = replace(TINY, vocab=300)  # a byte-level tokenizer needs 257
     given = plan(arch=arch, stages=cut(arch, 4, 6), tp=1, pp=2, micro_batch=2, training={"precision": precision})

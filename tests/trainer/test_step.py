@@ -22,6 +22,17 @@ def test_learning_rate_warms_up_and_decays() -> None:
     assert learning_rate(Training(lr=1.0, steps=2), 100) == 1.0
 
 
+def test_learning_rate_is_stable_until_the_end() -> None:
+    recipe = Training(lr=1.0, warmup=2, steps=20, lr_schedule="wsd", lr_decay=0.25)
+    rates = [learning_rate(recipe, step) for step in range(22)]
+    assert rates[:3] == [0.5, 1.0, 1.0]
+    assert rates[15] == 1.0  # 5 of 20 steps decay
+    assert rates[15:] == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2, 0.0, 0.0])
+    whole = Training(lr=1.0, warmup=10, steps=20, lr_schedule="wsd", lr_decay=1.0)
+    assert learning_rate(whole, 10) == 1.0  # the warm-up comes first
+    assert learning_rate(whole, 15) == 0.5
+
+
 def weights(**shapes: tuple[int, ...]) -> dict[str, nn.Parameter]:
     found = {name.replace("_0_", "."): nn.Parameter(torch.zeros(shape)) for name, shape in shapes.items()}
     for parameter in found.values():
@@ -41,6 +52,12 @@ def test_clip_equals_torchs() -> None:
     clip(ours, float(norm), 0.5)
     for parameter, other in zip(theirs, ours.values(), strict=True):
         torch.testing.assert_close(other.grad, parameter.grad)
+    scaled = weights(a=(8, 8), b=(8,))
+    for name, parameter in scaled.items():
+        parameter.grad = ours[name].grad * 1024
+    clip(scaled, 0.5, 0.5, scale=1024.0)  # gradients of fp16, of a loss that was scaled
+    for name, parameter in scaled.items():
+        torch.testing.assert_close(parameter.grad, ours[name].grad)
     before = ours["a"].grad.clone()
     clip(ours, 100.0, 0.0)  # switched off
     assert torch.equal(ours["a"].grad, before)

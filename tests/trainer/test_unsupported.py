@@ -17,7 +17,7 @@ RUNS = [
     plan(stages=cut(TINY, 3, 2, 2, 3), placement=(0, 1, 1, 0), pp=2, vpp=2, recompute="full", recompute_layers=1),
     plan(arch=variant(tied=True), stages=HALVES, pp=2), plan(training={"precision": "bf16", "optimizer": "sgd"}),
     plan(arch=variant(family="qwen3", qk_norm=True)),
-    plan(recompute="selective"), plan(dp=2, zero=1),
+    plan(training={"precision": "fp16"}), plan(recompute="selective"), plan(dp=2, zero=1),
     plan(dp=2, tp=2, zero=2, gradient_exchange="step"), plan(dp=4, zero=3, shard_group=2),
     plan(stages=HALVES, pp=2, dp=2, zero=3, schedule="zb-h1"),
 ]  # fmt: skip
@@ -28,7 +28,7 @@ REFUSED = {
     "layout.loss_chunk": plan(loss_chunk=16),
     "layout.vocab_parallel": plan(tp=2, vocab_parallel=False),
     "layout.vocab_multiple": plan(vocab_multiple=100),
-    "training.precision": plan(training={"precision": "fp16"}),
+    "training.precision": plan(training={"precision": "fp8"}),
     "training.optimizer": plan(training={"optimizer": "muon"}),
     "training.gradient_dtype": plan(training={"gradient_dtype": "bf16"}),
     "training.task": plan(training={"task": "lora"}),

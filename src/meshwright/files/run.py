@@ -84,6 +84,8 @@ class StepMetrics:
     dilation: float = 1.0
     window: int = 0  # which phase of the run: repeats of a measurement are windows
     profiled: bool = False
+    loss_scale: float | None = None  # fp16: at which the gradients were computed
+    skipped: bool = False  # fp16: a gradient overflowed, nothing was updated
 
     @property
     def device_s(self) -> float:

@@ -21,7 +21,12 @@ class TrainingTable(Table):
         default=_TRAINING.gradient_dtype, description="in which gradients are accumulated and exchanged"
     )
     lr: Annotated[float, Field(gt=0, le=1e3)] = Field(default=_TRAINING.lr, description="peak learning rate")
-    lr_schedule: Literal["constant", "cosine", "linear"] = _TRAINING.lr_schedule
+    lr_schedule: Literal["constant", "cosine", "linear", "wsd"] = Field(
+        default=_TRAINING.lr_schedule, description="after the warm-up; wsd: constant, then down to 0 at the end"
+    )
+    lr_decay: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=_TRAINING.lr_decay, description="wsd: share of the steps in which the rate falls to 0"
+    )
     warmup: Annotated[int, Field(ge=0, le=10**9)] = Field(
         default=_TRAINING.warmup, description="steps of linear warm-up"
     )

@@ -61,7 +61,7 @@ RUNNERS: Mapping[str, Abilities] = {
         families=("plain", "llama", "mistral", "qwen2", "qwen3"),
     ),
     "megatron": Abilities(
-        precisions=("fp32", "fp16", "bf16", "fp8", "mxfp8"), optimizers=("adamw", "muon", "sgd"),
+        precisions=("fp32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"), optimizers=("adamw", "muon", "sgd"),
         schedules=("1f1b", "interleaved"), recompute=RECOMPUTE, zero=(0, 1, 2, 3), zero_with_pipeline=(0, 1),
         zero_with_tensor=(0, 1, 2, 3), axes=("tp", "pp", "cp", "ep", "sp", "etp", "hsdp"),
         offload=("none", "optimizer"), offload_zero=1, vocab_multiple=True,

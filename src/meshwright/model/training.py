@@ -17,7 +17,8 @@ class Training:
     optimizer: Optimizer = "adamw"
     gradient_dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
     lr: float = 3e-4
-    lr_schedule: Literal["constant", "cosine", "linear"] = "constant"
+    lr_schedule: Literal["constant", "cosine", "linear", "wsd"] = "constant"
+    lr_decay: float = 0.1  # wsd: share of the steps, at the end, in which the rate falls to 0
     warmup: int = 0
     weight_decay: float = 0.1
     betas: tuple[float, float] = (0.9, 0.95)

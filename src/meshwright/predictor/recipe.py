@@ -50,14 +50,14 @@ def recipe_of(setup: Setup) -> StateBytes:
     """The recipe of `[training]`, nothing sharded.
 
     Stacks that keep their weights in fp32 and cast or gather them in half precision need no master copy: 4 + 4 + 8
-    with AdamW instead of 2 + 4 + 4 + 8. (Our trainer does so under bf16 only.)
+    with AdamW instead of 2 + 4 + 4 + 8. (Our trainer does so under bf16 and fp16.)
     """
     training = setup.proposal.training
     stack = stack_of(setup)
     if stack.pure_half and training.precision != "fp32":
         plain = state_bytes(training)
         return replace(plain, master=0, moments=plain.moments // 2)
-    if stack.weights_fp32 and (training.precision == "bf16" or setup.runnable_by != "meshwright"):
+    if stack.weights_fp32 and (training.precision in ("bf16", "fp16") or setup.runnable_by != "meshwright"):
         return state_bytes(replace(training, precision="fp32"))
     return state_bytes(training)
 

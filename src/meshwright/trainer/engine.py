@@ -1,18 +1,22 @@
 """The engine: one rank's training, a step at a time."""
 
+import math
 import time
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from numpy.typing import NDArray
 
 from meshwright.files.plan import Plan
 from meshwright.timeline.columns import Action
 from meshwright.trainer.clock import Clock, UnitMeter
+from meshwright.trainer.loss_scale import loss_scale
 from meshwright.trainer.parallel.groups import all_reduce
 from meshwright.trainer.parallel.mesh import Mesh, build_mesh
 from meshwright.trainer.parallel.parallelize import Parts, parallelize
+from meshwright.trainer.parallel.units import unit_of
 from meshwright.trainer.spans import SpanRecorder
 from meshwright.trainer.step import (
     clip,
@@ -35,6 +39,8 @@ class StepOutcome:
     tokens: int
     seconds: float
     optimizer_s: float  # device seconds of this rank
+    loss_scale: float = 1.0  # at which the gradients were computed
+    skipped: bool = False  # no update, as a gradient overflowed
 
 
 class Engine:
@@ -54,6 +60,7 @@ class Engine:
         self.parts: Parts = parallelize(plan, self.mesh, self.clock, self.meter, device)
         self.training = plan.setup.proposal.training
         self.optimizer = make_optimizer(self.parts.owned, self.training)
+        self.scale = loss_scale(self.training)
 
     def step(self, number: int, samples: NDArray[np.int64]) -> StepOutcome:
         """Train on the global batch `samples` [global_batch, seq_len + 1]; tokens below 0 are not trained on.
@@ -66,8 +73,9 @@ class Engine:
         trained = int((samples[:, 1:] >= 0).sum())
         rows = len(samples) // self.mesh.dp.size
         mine = torch.from_numpy(samples[self.mesh.dp.rank * rows : (self.mesh.dp.rank + 1) * rows]).to(self.device)
+        scale = self.scale.value
         replicas.start()
-        loss = self.parts.pipe.run(mine[:, :-1].clamp(min=0), mine[:, 1:], 1.0 / max(1, trained))
+        loss = self.parts.pipe.run(mine[:, :-1].clamp(min=0), mine[:, 1:], scale / max(1, trained))
         replicas.exchange()
         sum_partial_gradients(owned, self.mesh, self.plan.layout.sp, self.clock)
         exchange_tied(owned, self.mesh, tied, self.clock)
@@ -75,14 +83,29 @@ class Engine:
             loss = torch.zeros_like(loss)
         totals = torch.stack((loss.double(), own_square_sum(gradients(owned), self.mesh, tied)))
         all_reduce(totals, self.mesh.world, self.clock, "loss and gradient norm")
-        mean_loss, norm = totals[0].item(), totals[1].sqrt().item()
-        lr = learning_rate(self.training, number)
+        mean_loss, norm = totals[0].item() / scale, totals[1].sqrt().item() / scale
+        lr = learning_rate(self.training, number - self.scale.skipped)
+        if self.scale.active and not math.isfinite(norm):
+            self.scale.overflowed(number + 1, [] if self.scale.in_a_row else self._overflows())
+            spent = time.perf_counter() - start
+            return StepOutcome(mean_loss, norm, lr, trained, spent, 0.0, scale, skipped=True)
         busy = self.clock.busy_ns()
         with self.clock.action(Action.OPTIMIZER):
-            clip(owned, norm, self.training.clip)
+            clip(owned, norm, self.training.clip, scale)
             for group in self.optimizer.param_groups:
                 group["lr"] = lr
             self.optimizer.step()
         replicas.gather()
+        self.scale.passed()
         spent = (self.clock.busy_ns() - busy) * 1e-9
-        return StepOutcome(mean_loss, norm, lr, trained, time.perf_counter() - start, spent)
+        return StepOutcome(mean_loss, norm, lr, trained, time.perf_counter() - start, spent, scale)
+
+    def _overflows(self) -> list[str]:
+        """Units with a gradient that is not finite, on any rank, in the order of the model. Collective."""
+        mine = {unit_of(name) for name, grad in gradients(self.parts.owned).items() if not grad.isfinite().all()}
+        told = [mine]
+        if self.mesh.world.size > 1:
+            told = [set()] * self.mesh.world.size
+            dist.all_gather_object(told, mine)
+        order = [unit for stage in self.plan.layout.stages for unit in stage]
+        return sorted(set().union(*told), key=order.index)

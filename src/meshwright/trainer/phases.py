@@ -71,6 +71,7 @@ def run_phases(
                         step=step + 1, loss=outcome.loss, grad_norm=outcome.grad_norm, lr=outcome.lr,
                         tokens=outcome.tokens, step_time_s=outcome.seconds, mode=phase.mode, dilation=pace.dilation,
                         window=window, profiled=phase.profile,
+                        loss_scale=outcome.loss_scale if engine.scale.active else None, skipped=outcome.skipped,
                     )  # fmt: skip
                     append_metrics(folder.metrics, line)
                 after_step(step + 1)

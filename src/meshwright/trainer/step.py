@@ -58,23 +58,29 @@ def own_square_sum(tensors: Mapping[str, Tensor], mesh: Mesh, tied: bool) -> Ten
     return torch.stack(torch._foreach_norm(counted)).double().square().sum()
 
 
-def clip(parameters: Mapping[str, nn.Parameter], norm: float, limit: float) -> None:
+def clip(parameters: Mapping[str, nn.Parameter], norm: float, limit: float, scale: float = 1.0) -> None:
     """Scale all gradients down so that the global norm is at most `limit`; 0 switches clipping off.
 
-    The same factor as `torch.nn.utils.clip_grad_norm_`: limit / (norm + 1e-6).
+    The same factor as `torch.nn.utils.clip_grad_norm_`: limit / (norm + 1e-6). The gradients at hand are `scale` times
+    the true ones, whose norm is `norm`.
     """
     factor = limit / (norm + 1e-6)
-    if limit > 0 and factor < 1:
+    factor = (factor if limit > 0 and factor < 1 else 1.0) / scale
+    if factor != 1:
         torch._foreach_mul_(list(gradients(parameters).values()), factor)
 
 
 def learning_rate(training: Training, step: int) -> float:
-    """The rate of step 0, 1, ...: linear warm-up, then constant, or cosine or linear decay to 0 at `steps`."""
+    """The rate of step 0, 1, ...: linear warm-up, then constant, or cosine or linear decay to 0 at `steps`; or constant
+    ("wsd", Hu et al. 2024, section 4) until the last `lr_decay` of the steps, in which it falls to 0 linearly."""
     if step < training.warmup:
         return training.lr * (step + 1) / training.warmup
     if training.lr_schedule == "constant":
         return training.lr
-    done = min(1.0, (step - training.warmup) / max(1, training.steps - training.warmup))
+    begin = training.warmup
+    if training.lr_schedule == "wsd":
+        begin = max(begin, training.steps - max(1, round(training.lr_decay * training.steps)))
+    done = min(1.0, max(0.0, (step - begin) / max(1, training.steps - begin)))
     return training.lr * (0.5 * (1 + math.cos(math.pi * done)) if training.lr_schedule == "cosine" else 1 - done)
 
 

@@ -29,8 +29,8 @@ def unsupported(plan: Plan) -> tuple[Complaint, ...]:
     refuse(padded, "layout.vocab_multiple", layout.vocab_multiple, "the trainer pads no vocabulary", "1")
     refuse(training.task != "pretrain", "training.task", training.task, "the trainer pretrains", "pretrain")
     refuse(
-        training.precision not in ("fp32", "bf16"), "training.precision", training.precision,
-        "the trainer computes in fp32, or bf16 with fp32 weights", "fp32, bf16",
+        training.precision not in ("fp32", "bf16", "fp16"), "training.precision", training.precision,
+        "the trainer computes in fp32, or in half precision with fp32 weights", "fp32, bf16, fp16",
     )  # fmt: skip
     refuse(
         training.gradient_dtype != "fp32", "training.gradient_dtype", training.gradient_dtype,

@@ -30,6 +30,8 @@ from meshwright.trainer.step import TIED
 from meshwright.trainer.torch_versions import check_version
 from meshwright.trainer.unsupported import unsupported
 
+SCALE = "training.loss_scale"  # name in a checkpoint
+
 
 def main(run: Path) -> None:
     """Run this rank to its end. Raises InputError and AnswerIsNo for what cannot start, RunFailed for what broke."""
@@ -64,12 +66,12 @@ def run_with_checkpoints(engine: Engine, options: TrainOptions, tokens: Path) ->
     state = state_of(engine)
     first = (load_latest(state, folder.checkpoints) or 0) if options.resume else 0
     if first:
-        engine.parts.replicas.gather()
+        resume(engine, state)
 
     def after_step(done: int) -> None:
         every = options.checkpoint_every
         if every and (done % every == 0 or done == options.steps):
-            save(done, state, folder.checkpoints)
+            save(done, state_of(engine), folder.checkpoints)
 
     run_phases(engine, options, open_tokens(tokens), first, after_step)
 
@@ -82,7 +84,14 @@ def state_of(engine: Engine) -> dict[str, Tensor]:
     if mesh.shard.size > 1:
         grid = join_groups(mesh.tp, mesh.shard, ("tp", "shard"), engine.device.type)
         shared = SharedRows(grid, parts.rows)
-    return training_state(parts.owned, engine.optimizer, split_dim, mesh.device_mesh["tp"], tied, shared)
+    state = training_state(parts.owned, engine.optimizer, split_dim, mesh.device_mesh["tp"], tied, shared)
+    return {**state, SCALE: torch.tensor(engine.scale.numbers(), dtype=torch.float64)}
+
+
+def resume(engine: Engine, state: Mapping[str, Tensor]) -> None:
+    """Take over a loaded state where its tensors are not the engine's own. Collective."""
+    engine.scale.restore(state[SCALE].tolist())
+    engine.parts.replicas.gather()
 
 
 def device_of(plan: Plan, options: TrainOptions, local_rank: int) -> torch.device:

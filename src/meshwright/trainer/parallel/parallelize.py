@@ -8,6 +8,7 @@ from torch import nn
 
 from meshwright.files.plan import Plan
 from meshwright.layout.recomputed import recomputed_units
+from meshwright.model.training import Precision
 from meshwright.model.units import units_of
 from meshwright.trainer.clock import Clock, UnitMeter
 from meshwright.trainer.models.decoder import Decoder, build
@@ -20,6 +21,8 @@ from meshwright.trainer.parallel.pipeline import Pipe, build_pipe
 from meshwright.trainer.parallel.recompute import unit_runner
 from meshwright.trainer.parallel.tensor_parallel import TensorGroup
 from meshwright.trainer.parallel.units import matrix_sizes, named_parameters
+
+_COMPUTE: Mapping[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ def parallelize(plan: Plan, mesh: Mesh, clock: Clock, meter: UnitMeter, device: 
     models = tuple((stage, build(setup.arch, rules, tensor, units)) for stage, units in held)
     for _, model in models:
         initialize(model, device, setup.training.seed)
-        model.dtype = torch.bfloat16 if setup.training.precision == "bf16" else torch.float32
+        model.dtype = _COMPUTE[setup.training.precision]
     _tie_locally(models)
     meter.weights = matrix_sizes([model for _, model in models])
     rows = {name: len(p) for name, p in named_parameters([model for _, model in models]).items()}

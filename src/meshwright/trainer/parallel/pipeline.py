@@ -35,9 +35,15 @@ class StageRunner:
     """Runs and times the actions of one stage."""
 
     def __init__(
-        self, model: Decoder, stage: int, clock: Clock, meter: UnitMeter, bf16: bool, after_backward: Callable[[], None]
+        self,
+        model: Decoder,
+        stage: int,
+        clock: Clock,
+        meter: UnitMeter,
+        compute: torch.dtype,
+        after_backward: Callable[[], None],
     ) -> None:
-        self.model, self.stage, self.clock, self.meter, self.bf16 = model, stage, clock, meter, bf16
+        self.model, self.stage, self.clock, self.meter, self.compute = model, stage, clock, meter, compute
         self.after_backward = after_backward
 
     @contextmanager
@@ -54,9 +60,9 @@ class StageRunner:
         self.after_backward()
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """Matrix products in bf16 when the precision asks for it."""
+        """Matrix products in half precision when the precision asks for it."""
         device = next(self.model.parameters()).device.type
-        return torch.autocast(device, dtype=torch.bfloat16, enabled=self.bf16)
+        return torch.autocast(device, dtype=self.compute, enabled=self.compute != torch.float32)
 
 
 class TimedStage(FrugalStage):
@@ -163,8 +169,7 @@ def build_pipe(
     after_backward: Callable[[], None],
 ) -> Pipe:  # fmt: skip
     """The pipe of this rank's (stage, model) pairs, in forward order; `after_backward` runs after each backward."""
-    bf16 = plan.setup.proposal.training.precision == "bf16"
-    runners = [StageRunner(model, stage, clock, meter, bf16, after_backward) for stage, model in models]
+    runners = [StageRunner(model, stage, clock, meter, model.dtype, after_backward) for stage, model in models]
     if plan.layout.pp == 1:
         return MicroBatchLoop(runners[0], plan.batch.micro_batches)
     return ScheduledPipe(plan, runners, mesh, clock)
