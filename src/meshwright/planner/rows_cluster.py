@@ -24,8 +24,9 @@ def row_cluster(row: Row) -> tuple[Cluster, tuple[str, ...]]:
 
 
 def _device(name: str, assumed: list[str]) -> Device:
-    """The catalogue's device of a printed name: the name itself, without remarks in brackets, or the longest name of
-    the catalogue that it contains. Where the memory size is left open, the largest card of that name."""
+    """The catalogue's device of a printed name: the name itself, its first word with the memory size, the name without
+    remarks in brackets, or the longest name of the catalogue that it contains. Where the memory size is left open, the
+    largest card of that name."""
     plain = re.sub(r"\(.*?\)", "", name).strip()
     alternatives = re.split(r"\s+or\s+", plain)
     if len(alternatives) > 1:
@@ -37,7 +38,9 @@ def _device(name: str, assumed: list[str]) -> Device:
         chosen = max(larger, key=lambda known: device(known).memory_bytes)
         assumed.append(f"gpu {name!r}: memory size not stated, taken as {chosen}")
         return device(chosen)
-    for candidate in (name, plain):
+    memory = re.search(r"(\d+)\s*GB", name)
+    with_size = [f"{plain.split('-')[0].split()[0]}-{memory.group(1)}GB"] if memory and plain else []
+    for candidate in (name, *with_size, plain):
         for known in _known(candidate):
             return device(known)
     within = [known for known in device_names() if known.split("-")[0].lower() in plain.lower()]
