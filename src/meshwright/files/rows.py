@@ -6,6 +6,7 @@ that whoever reads the table can name the row and go on with the next. Rows are 
 """
 
 import csv
+import difflib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
@@ -115,19 +116,59 @@ class Row:
 COLUMNS: tuple[str, ...] = tuple(spec.name for spec in fields(Row) if spec.name not in ("line", "problems"))
 """The columns of a table, in their usual order."""
 
-_KINDS: dict[str, Any] = {spec.name: spec.type for spec in fields(Row)}
+_KINDS: dict[str, Any] = {spec.name: spec.type for spec in fields(Row) if spec.name in COLUMNS}
 
 
 def read_rows(path: Path) -> Iterator[Row]:
     """The rows of a table, read as they are asked for. Raises InputError at once for a file that cannot be read, has no
     header, or has unknown or doubled columns (all named), and while reading for a file that is no CSV text."""
+    stream, header = _opened(path)
+    complaints = [*_unknown(header, path), *_doubled(header, path)]
+    if complaints:
+        raise InputError(tuple(complaints))
+    return _rows(stream, path, header)
+
+
+@dataclass(frozen=True, slots=True)
+class RowTable:
+    """A table with columns of its owner's beside ours: `unknown` names those (and the nearest known name, or None)."""
+
+    unknown: tuple[tuple[str, str | None], ...]
+    rows: Iterator[Row]
+
+
+def read_table(path: Path) -> RowTable:
+    """As `read_rows`, but unknown columns are left out and named. Raises InputError when no column is known."""
+    stream, header = _opened(path)
+    known = [name for name in header if name in COLUMNS]
+    if not known:
+        apart = next((mark for mark in (";", "\t", "|") if mark in header[0]), "")
+        legal = f"columns are separated by commas, not by {apart!r}" if apart else "columns: " + ", ".join(COLUMNS)
+        raise bad_input("has no column that is known", file=str(path), legal=legal)
+    complaints = _doubled(known, path)
+    if complaints:
+        raise InputError(tuple(complaints))
+    unknown = tuple((name, _meant(name, known)) for name in header if name and name not in COLUMNS)
+    return RowTable(unknown, _rows(stream, path, header))
+
+
+def _meant(name: str, known: Sequence[str]) -> str | None:
+    """The column that a name may be a slip of: near in spelling, and not there under its own name."""
+    return next(iter(difflib.get_close_matches(name.lower(), [c for c in COLUMNS if c not in known], 1, 0.8)), None)
+
+
+def _opened(path: Path) -> tuple[TextIO, list[str]]:
+    """The open file, behind its header, and the names in the header."""
     try:
         stream = path.open(encoding="utf-8-sig", newline="")
-        header = next(_records(stream, path), (1, ()))[1]
+        header = [name.strip() for name in next(_records(stream, path), (1, ()))[1]]
     except OSError as error:
         raise bad_input(f"cannot be read: {error.strerror}", file=str(path)) from None
-    _check_header(header, path)
-    return _rows(stream, path, [name.strip() for name in header])
+    if not any(header):
+        raise bad_input(
+            "is empty: a table begins with a line of column names", file=str(path), legal=", ".join(COLUMNS)
+        )
+    return stream, header
 
 
 def _rows(stream: TextIO, path: Path, header: Sequence[str]) -> Iterator[Row]:
@@ -150,31 +191,34 @@ def _records(stream: TextIO, path: Path, after: int = 0) -> Iterator[tuple[int, 
             raise bad_input(f"is no CSV text in UTF-8: {error}", file=where) from None
 
 
-def _check_header(header: Sequence[str], path: Path) -> None:
-    names = [name.strip() for name in header]
-    if not any(names):
-        raise bad_input(
-            "is empty: a table begins with a line of column names", file=str(path), legal=", ".join(COLUMNS)
-        )
-    complaints = []
+def _unknown(names: Sequence[str], path: Path) -> list[Complaint]:
+    found = []
     for place, name in enumerate(names, 1):
         if name not in COLUMNS:
             near = nearest(name, COLUMNS)
             legal = f"did you mean {near!r}?" if near else "columns: " + ", ".join(COLUMNS)
-            complaints.append(Complaint(f"column {place}", repr(name), "unknown column", legal, str(path)))
-        elif name in names[: place - 1]:
-            complaints.append(Complaint(f"column {place}", repr(name), "the column is there twice", "", str(path)))
-    if complaints:
-        raise InputError(tuple(complaints))
+            found.append(Complaint(f"column {place}", repr(name), "unknown column", legal, str(path)))
+    return found
+
+
+def _doubled(names: Sequence[str], path: Path) -> list[Complaint]:
+    return [
+        Complaint(f"column {place}", repr(name), "the column is there twice", "", str(path))
+        for place, name in enumerate(names, 1)
+        if name in COLUMNS and name in names[: place - 1]
+    ]
 
 
 def row_of(header: Sequence[str], record: Sequence[str], line: int = 0) -> Row:
-    """One record as a row. Fields that cannot be read are None and named in `problems`; never raises."""
+    """One record as a row. Fields that cannot be read are None and named in `problems`, those of unknown columns are
+    left out; never raises."""
     values: dict[str, Any] = {}
     problems = []
     if len(record) != len(header):
         problems.append(f"{len(record)} fields where the header has {len(header)} columns")
     for column, text in zip(header, record, strict=False):
+        if column not in _KINDS:
+            continue
         value, problem = _value(_KINDS[column], text.strip())
         if problem:
             problems.append(f"{column} = {text.strip()[:40]!r} {problem}")

@@ -34,11 +34,12 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A row that cannot be predicted, and why: it contradicts itself, or lacks what no planner could guess."""
+    """A row that cannot be predicted, and why: it contradicts itself, it lacks what no planner could guess, or the
+    predictor broke on it (a defect of ours)."""
 
     row: Row
     reason: str
-    kind: Literal["nonsense", "missing"]
+    kind: Literal["nonsense", "missing", "defect"]
 
 
 def configuration_of(row: Row) -> Configuration | Skipped:

@@ -69,8 +69,13 @@ def memory_kind(row: Row) -> MemoryKind:
 
 def predicted_gib(figure: MemoryFigure, stages: Sequence[StageMemory]) -> float:
     """The figure of the same kind that was predicted, in GiB."""
-    chosen = stages if figure.rank is None else stages[figure.rank : figure.rank + 1]
-    return max(counted(stage, figure.kind) for stage in chosen) / GIB
+    return counted_gib(stages, figure.kind, figure.rank)
+
+
+def counted_gib(stages: Sequence[StageMemory], kind: MemoryKind, rank: int | None = None) -> float:
+    """GiB of one pipeline rank as that kind counts them; of the fullest without one."""
+    chosen = stages if rank is None else stages[rank : rank + 1]
+    return max(counted(stage, kind) for stage in chosen) / GIB
 
 
 def counted(stage: StageMemory, kind: MemoryKind) -> int:
