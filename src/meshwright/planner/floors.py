@@ -20,7 +20,7 @@ from meshwright.predictor.costs import ActionSeconds, copies_s, have_replicas, o
 from meshwright.predictor.exchanges import Parameters, hop_s, replica_groups, step_exchange
 from meshwright.predictor.live import MeanWeights, live
 from meshwright.predictor.memory import Habits, context_bytes, habits_of
-from meshwright.predictor.memory_rows import States, StateSizes, state_sizes
+from meshwright.predictor.memory_rows import States, state_sizes
 from meshwright.predictor.table import Figure, UnitTable, share_table
 
 Floats = NDArray[np.float64]
@@ -83,6 +83,17 @@ def _sums(table: UnitTable) -> ShareSums:
 
 
 @dataclass(frozen=True, slots=True)
+class _States:
+    """Bytes of all ranks of a pipeline together, and what one has outside the tensor allocator. Padding and whole
+    gradients that are kept beside shards are left out."""
+
+    lasting: float  # weights, master copies, moments
+    gradients: float
+    step: float  # during the optimizer step only
+    context: float
+
+
+@dataclass(frozen=True, slots=True)
 class _PerStep:
     """What degrees and a ZeRO stage cost at least, summed over the stages, whatever the micro-batch."""
 
@@ -92,7 +103,7 @@ class _PerStep:
     end_s: float  # gradient exchange after the last backward, hidden or not
     after_s: float  # of the mean rank, as the next
     optimizer_s: float
-    states: StateSizes  # of all ranks together
+    states: _States
 
 
 @dataclass
@@ -105,9 +116,11 @@ class Floors:
     ends: dict[Group, float] = field(default_factory=dict)
     alive: dict[tuple[str, tuple[int, ...], int], tuple[MeanWeights, bool]] = field(default_factory=dict)
     habits: Habits = field(init=False)
+    over: float = field(init=False)
 
     def __post_init__(self) -> None:
         self.habits = habits_of(self.setup)
+        self.over = self.habits.over
 
     def of_groups(self, found: Sequence[Group]) -> list[float]:
         """`of_group` of each."""
@@ -182,16 +195,14 @@ class Floors:
             self.alive[key] = alive.mean_weights(), bool(alive.counts.max() < group.micro_batches)
         weights, filled = self.alive[key]
         of, habits = self._per_step(group, zero).states, self.habits
-        lasting = float(of.weights + of.master + of.optimizer)
-        early = float(of.gradients) if filled or habits.recipe.whole_gradients else 0.0
+        early = of.gradients if filled or habits.recipe.whole_gradients else 0.0
         least = max(
-            weights.floor(self.tables(group).activation, lasting + early),
-            (lasting + float(of.gradients + of.step)) / group.structure.pp,
+            weights.floor(self.tables(group).activation if habits.as_scheduled else 0.0, of.lasting + early),
+            (of.lasting + of.gradients + of.step) / group.structure.pp,
         )
-        return (least * habits.over + context_bytes(self.setup, habits.stack, group.structure)) * (1 - _ROUNDING)
+        return (least * self.over + of.context) * (1 - _ROUNDING)
 
-    def _states(self, group: Group, zero: int, together: bool) -> StateSizes:
-        """What all ranks of a pipeline hold together. Padding and whole gradients kept beside shards left out."""
+    def _states(self, group: Group, zero: int, together: bool) -> _States:
         sums, s, cluster = self.tables(group), group.structure, self.setup.proposal.cluster
         tied = sums.table.tied if together else 0.0
         ends = float(sums.table.figures[[0, -1], Figure.DENSE].sum()) - tied
@@ -201,7 +212,10 @@ class Floors:
             groups.shard_group(cluster, s).size, groups.expert_gradient_group(cluster, s).size, False,
             offload != "none", offload == "parameters",
         )  # fmt: skip
-        return state_sizes(of, self.habits.recipe)
+        sizes = state_sizes(of, self.habits.recipe)
+        lasting = float(sizes.weights + sizes.master + sizes.optimizer)
+        context = context_bytes(self.setup, self.habits.stack, s)
+        return _States(lasting, float(sizes.gradients), float(sizes.step), context)
 
     def _per_step(self, group: Group, zero: int) -> _PerStep:
         together = group.placement[0] == group.placement[-1]

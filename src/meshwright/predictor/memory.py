@@ -55,6 +55,11 @@ class Habits:
     spread: Spread
 
     @property
+    def as_scheduled(self) -> bool:
+        """No fewer micro-batches are alive than the schedule's own actions keep."""
+        return self.stack.in_flight >= 1 and self.stack.in_flight + self.stack.more_in_flight >= 1
+
+    @property
     def over(self) -> float:
         """The median of what a rank needs, over what it allocates."""
         return quantile(self.spread, 0.5)

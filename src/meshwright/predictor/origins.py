@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from meshwright.basics.figures import Constant, Origin
+from meshwright.basics.quantities import MIB
 from meshwright.files.run import MeasuredUnits
 from meshwright.files.setup import Setup
 from meshwright.layout.batch import Batch
@@ -10,6 +11,8 @@ from meshwright.layout.degrees import Layout
 from meshwright.predictor import constants
 from meshwright.predictor.compute import same_conditions, share_of
 from meshwright.predictor.kernels import attention_efficiency, gemm_efficiency, peak_flops
+from meshwright.predictor.running_out import quantile, spread_of
+from meshwright.predictor.stacks import stack_of
 
 
 def origins_of(setup: Setup, layout: Layout, batch: Batch, measured: MeasuredUnits | None) -> dict[str, Origin]:
@@ -35,7 +38,7 @@ def _of_the_device(setup: Setup) -> Mapping[str, Constant]:
         "memory_bandwidth": device.memory_bandwidth,
         "launch": device.launch_s,
         "kernel_gap": constants.KERNEL_GAP_S[device.kind],
-        "reserve": device.reserved_bytes,
+        **_of_the_memory(setup),
         "gemm_efficiency": gemm_efficiency(device),
         "gemm_depth": constants.DEPTH_HALF,
         "attention_efficiency": forward,
@@ -45,6 +48,19 @@ def _of_the_device(setup: Setup) -> Mapping[str, Constant]:
         "step_host": constants.STEP_HOST_S,
         "range": constants.RANGE,
         **({"quantised_efficiency": quantised} if quantised else {}),
+    }
+
+
+def _of_the_memory(setup: Setup) -> Mapping[str, Constant]:
+    """The allocator's reserve and the error of what is allocated, as shares; the context, in bytes."""
+    spread, stack = spread_of(setup), stack_of(setup)
+    error = Constant(spread.error, spread.origin, spread.source)
+    if setup.proposal.cluster.device.kind == "cpu":
+        return {"memory_error": error, "context": setup.proposal.cluster.device.reserved_bytes}
+    return {
+        "memory_error": error,
+        "reserve": Constant(quantile(spread, 0.5) - 1, spread.origin, spread.source),
+        "context": Constant(stack.context_mib * MIB, "guessed", stack.source),
     }
 
 
@@ -70,7 +86,8 @@ def _of_the_links(setup: Setup, layout: Layout) -> Mapping[str, Constant]:
         "contention": constants.CONTENTION,
     }
     if cluster.device.kind == "gpu":
-        used["communicator_buffers"] = constants.COMMUNICATOR_BYTES
+        stack = stack_of(setup)
+        used["communicator_buffers"] = Constant(stack.communicator_mib * MIB, "guessed", stack.source)
     if not cluster.one_domain:
         used |= {
             "inter_node_rate": cluster.inter.bytes_per_s,
