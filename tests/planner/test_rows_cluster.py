@@ -16,7 +16,7 @@ def _row(**values: Any) -> Row:
 @pytest.mark.parametrize(
     ("printed", "name"),
     [
-        ("H100-80GB-SXM", "H100-SXM"), ("H100", "H100-SXM"), ("H100 (96 GB HBM2e, 500 W)", "H100-96GB-SXM"),
+        ("H100-80GB-SXM", "H100-SXM"), ("H100", "H100-SXM"), ("H100 (96 GB HBM2e, 500 W)", "H100-96GB"),
         ("A100-40GB", "A100-40GB-SXM"), ("GB300", "GB300"),
         ("V100-16GB", "V100-16GB-SXM"), ("MI250X (one GCD counted as a GPU, 64 GB)", "MI250X"),
         ("A800-80GB or H800-80GB (not said which)", "A800-80GB-SXM"),
