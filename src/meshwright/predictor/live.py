@@ -84,22 +84,29 @@ def live(schedule: Schedule, placement: tuple[int, ...], micro_batches: int) -> 
 
 @lru_cache(maxsize=1024)
 def _live(schedule: Schedule, placement: tuple[int, ...], micro_batches: int) -> Live:
-    rows: list[tuple[int, ...]] = []
+    rows: list[NDArray[np.float64]] = []
     first: list[int] = []
-    for order in actions(schedule, placement, micro_batches):
-        now, moments, growing = [0] * len(placement), set(), False
+    count = 0
+    for rank, order in enumerate(actions(schedule, placement, micro_batches)):
+        own = [stage for stage, holder in enumerate(placement) if holder == rank]
+        index = {stage: position for position, stage in enumerate(own)}
+        now, moments, growing = [0] * len(own), set(), False
         for stage, kind, _ in order:
             if kind == "F":
-                now[stage] += 1
+                now[index[stage]] += 1
                 growing = True
             elif kind != "I":
                 if growing:
                     moments.add(tuple(now))
                     growing = False
-                now[stage] -= 1
-        first.append(len(rows))
-        rows.extend(_undominated(moments))
-    return Live(np.array(rows, np.float64), np.array(first))
+                now[index[stage]] -= 1
+        kept = _undominated(moments)
+        whole = np.zeros((len(kept), len(placement)))
+        whole[:, own] = kept
+        first.append(count)
+        rows.append(whole)
+        count += len(kept)
+    return Live(np.concatenate(rows), np.array(first))
 
 
 def _undominated(moments: set[tuple[int, ...]]) -> list[tuple[int, ...]]:
