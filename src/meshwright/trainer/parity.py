@@ -23,6 +23,7 @@ from meshwright.model.units import units_of
 from meshwright.trainer.courses import OWN, Case, Course, Difference
 from meshwright.trainer.pool import Job, Pool
 from meshwright.trainer.preflight import check_memory, check_packages
+from meshwright.trainer.suspicion import explain
 from meshwright.trainer.unsupported import unsupported
 
 TOLERANCE = 1e-5  # relative, fp32
@@ -64,6 +65,10 @@ def parity(
     for plan, course, reference_of in zip(cases, courses[len(references) :], own, strict=True):
         largest, difference = compare(courses[reference_of], course, tolerance)
         label = f"{plan.setup.name}: {describe(plan.layout)}"
+        if difference and "gradient" in difference:
+            reference = courses[reference_of]
+            losses, norms = (reference.losses[0], course.losses[0]), (reference.grad_norms[0], course.grad_norms[0])
+            difference += explain(plan.layout.tp, losses, norms)
         if difference and first is None:
             first = f"{label}: {difference}"
         row = ParityRow(
