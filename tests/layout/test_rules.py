@@ -71,7 +71,7 @@ def test_any_proposal_is_judged_without_a_crash(data: st.DataObject) -> None:
         wanted[name] = data.draw(st.none() | st.integers(0, 300), name)
     training = Training(
         task=data.draw(st.sampled_from(["pretrain", "lora"])), lora_rank=data.draw(st.integers(1, 4096)),
-        precision=data.draw(st.sampled_from(["fp32", "fp16", "bf16", "fp8", "mxfp8"])),
+        precision=data.draw(st.sampled_from(["fp32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"])),
         gradient_dtype=data.draw(st.sampled_from(["fp32", "bf16", "fp16"])),
         loss_scale=data.draw(st.none() | st.just(128.0)),
         expert_imbalance=data.draw(st.floats(1, 9)), lora_targets=data.draw(st.sampled_from(["attention", "all"])),

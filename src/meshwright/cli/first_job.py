@@ -49,7 +49,7 @@ seq_len = 128
 # micro_batch = 1              # left out: chosen
 
 [training]
-precision = "{precision}"             # fp32 | fp16 | bf16 | fp8 | mxfp8
+precision = "{precision}"             # fp32 | fp16 | bf16 | fp8 | mxfp8 | nvfp4
 optimizer = "adamw"
 lr = 1e-3
 lr_schedule = "constant"       # constant | cosine | linear | wsd

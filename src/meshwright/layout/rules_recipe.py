@@ -15,7 +15,7 @@ from meshwright.model.units import units_of
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 GRADIENT_DTYPES: Mapping[Precision, tuple[str, ...]] = {
     "fp32": ("fp32",), "fp16": ("fp32", "fp16"), "bf16": ("fp32", "bf16"), "fp8": ("fp32", "bf16"),
-    "mxfp8": ("fp32", "bf16"),
+    "mxfp8": ("fp32", "bf16"), "nvfp4": ("fp32", "bf16"),
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from meshwright.layout.proposal import Proposal
 from meshwright.model.activations import loss_bytes
 
 _USUAL = 128  # what vocabularies are padded to a multiple of, times tp (Megatron-LM's make-vocab-size-divisible-by)
-_EIGHTHS = {"fp8": 16, "mxfp8": 32}  # Transformer Engine, "FP8 autocasting": the sides of a matrix product
+_EIGHTHS = {"fp8": 16, "mxfp8": 32, "nvfp4": 32}  # Transformer Engine, "FP8 autocasting": the sides of a matrix product
 
 
 def _vocab_holds(p: Proposal) -> bool:

@@ -33,8 +33,10 @@ def value_bytes(training: Training) -> int:
 
 
 def matmul_input_bytes(training: Training) -> float:
-    """Bytes of one saved matrix input: fp8 recipes keep the quantised copy (mxfp8: plus one scale per 32 values)."""
-    return {"fp8": 1.0, "mxfp8": 1.0 + 1 / 32}.get(training.precision, float(value_bytes(training)))
+    """Bytes of one saved matrix input: fp8 recipes keep the quantised copy (mxfp8: plus one scale per 32 values, nvfp4:
+    half a byte and one per 16)."""
+    quantised = {"fp8": 1.0, "mxfp8": 1.0 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
+    return quantised.get(training.precision, float(value_bytes(training)))
 
 
 def boundary_bytes(arch: Architecture, training: Training, micro_batch: int, seq_len: int) -> int:

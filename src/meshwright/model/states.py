@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from meshwright.model.training import Optimizer, Precision, Training
 
-WEIGHT_BYTES: dict[Precision, int] = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 2, "mxfp8": 2}
+WEIGHT_BYTES: dict[Precision, int] = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 2, "mxfp8": 2, "nvfp4": 2}
 GRADIENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 OPTIMIZER_MOMENTS: dict[Optimizer, int] = {"adamw": 8, "adamw-8bit": 2, "muon": 4, "sgd": 0}
 

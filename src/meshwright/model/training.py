@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Precision = Literal["fp32", "fp16", "bf16", "fp8", "mxfp8"]
+Precision = Literal["fp32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"]
 Optimizer = Literal["adamw", "adamw-8bit", "muon", "sgd"]
 Task = Literal["pretrain", "sft", "lora"]
 

@@ -23,10 +23,10 @@ _SCHEDULES: tuple[tuple[str, Schedule], ...] = (
     (r"1f1b|pipedream|interlac", "1f1b"),
 )  # fmt: skip
 _PRECISIONS: tuple[tuple[str, Precision], ...] = (
-    (r"mxfp8|fp8-?mx", "mxfp8"), (r"nvfp4|fp4", "mxfp8"), (r"fp8", "fp8"), (r"bf16|bfloat", "bf16"),
+    (r"mxfp8|fp8-?mx", "mxfp8"), (r"nvfp4|fp4", "nvfp4"), (r"fp8", "fp8"), (r"bf16|bfloat", "bf16"),
     (r"fp16|half", "fp16"), (r"fp32|tf32|float32", "fp32"),
 )  # fmt: skip
-_HALF = {"fp32": "fp32", "fp16": "fp16", "bf16": "bf16", "fp8": "bf16", "mxfp8": "bf16"}
+_HALF = {"fp32": "fp32", "fp16": "fp16", "bf16": "bf16", "fp8": "bf16", "mxfp8": "bf16", "nvfp4": "bf16"}
 _SHORTEST_SEQ = 2048
 
 
@@ -37,8 +37,6 @@ def row_training(row: Row, stack: Stack) -> tuple[Training, tuple[str, ...]]:
     if precision is None:
         precision = "bf16" if (year_month(row.date) or (2026, 1)) >= (2022, 1) else "fp16"
         assumed.append(f"precision {precision}")
-    elif "fp4" in row.precision.lower():
-        assumed.append(f"precision {row.precision}: counted as mxfp8")
     task: Task = "lora" if "lora" in row.task.lower() else "sft" if "sft" in row.task.lower() else "pretrain"
     said = f"{row.notes} {row.overlap_notes}".lower()
     optimizer: Optimizer = "adamw-8bit" if re.search(r"8-?bit", said) else "muon" if "muon" in said else "adamw"
@@ -93,7 +91,7 @@ def row_layout(
         etp=tp if arch.experts and _experts_take_tensor_degree(row) else 1, vpp=vpp if pp > 1 else 1,
         sp=sp and tp > 1, zero=_zero(row, how, dp * cp, assumed), shard_group=_shard_group(row, dp * cp),
         schedule=schedule if pp > 1 else "1f1b", recompute=recompute, offload=_offload(row),
-        vocab_multiple=stack.vocab_multiple,
+        vocab_multiple=stack.vocab_multiple, overlap=stack.grad_overlap,
     )  # fmt: skip
     if stack.bucket_mib is not None:
         layout = replace(layout, bucket_mib=stack.bucket_mib)

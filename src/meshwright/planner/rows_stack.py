@@ -34,6 +34,11 @@ _SCHEDULED = (
     (r"zb-?2p|zb-?h2", "2p"), (r"v-?half", "v-half"), (r"v-?min", "v-min"), (r"vocab-?1", "vocab-1"),
     (r"vocab-?2", "vocab-2"), (r"interlaced", "interlaced"),
 )  # fmt: skip
+_OVERLAP = (
+    (r"dispatcher (hybrid|deep)ep|hybridep|deepep", "dedup"), (r"all-to-all overlap|ep overlap on", "ep-overlap"),
+    (r"graph full_iteration", "graphs"), (r"graph transformer_engine|cuda graphs for", "some-graphs"),
+    (r"overlap features off", "no-overlap"),
+)  # fmt: skip
 _MEGATRON_FROM = ((2025, 2, "megatron-2025"), (2024, 1, "megatron-2024"), (2023, 1, "megatron-2023"),
                   (2022, 5, "megatron-2022"), (0, 0, "megatron-2020"))  # fmt: skip
 
@@ -73,7 +78,9 @@ def row_stack(row: Row) -> RowStack:
         if when is None:
             assumed.append("date not stated: software of today")
         base = next(name for year, month, name in _MEGATRON_FROM if (when or (2026, 1)) >= (year, month))
-    if base == "megatron-deepspeed" and "bf16" in row.precision.lower().split("/")[0]:
+    if base == "megatron-deepspeed" and (when or (2022, 1)) >= (2023, 1):
+        base += "-2023"
+    elif base == "megatron-deepspeed" and "bf16" in row.precision.lower().split("/")[0]:
         base += "-bf16"
     modifiers = _modifiers(row, stack_named(base))
     name = "+".join((base, *modifiers))
@@ -94,6 +101,7 @@ def _modifiers(row: Row, stack: Stack) -> list[str]:
     modules = re.search(r"selective recompute (?:of|modules:) ([a-z_, ]+)", row.notes)
     if modules:
         found += [f"re-{module}" for module in MODULES if module in re.split(r"[,\s]+", modules.group(1))]
+    found += [name for pattern, name in _OVERLAP if re.search(pattern, said)]
     found += _away(row)
     schedule = row.schedule.lower()
     found += [name for pattern, name in _SCHEDULED if re.search(pattern, schedule)]

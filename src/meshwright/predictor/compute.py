@@ -152,7 +152,7 @@ def _element_bytes(
     if variant.experts:
         width = crowd * arch.ffn_hidden * arch.active_experts + arch.shared_width
         activation = (3 if arch.gated else 2) * width / share.tp
-        permuted = crowd * 4 * hidden * arch.active_experts / share.tp
+        permuted = crowd * constants.PERMUTED.value * hidden * arch.active_experts / share.tp
     match variant.kind:
         case "embed":
             return size * 2 * hidden, 0.0, 0.0
@@ -166,8 +166,8 @@ def _element_bytes(
             norms = norm * arch.layer_norms
             both = norms + 4 * hidden / spread + attention + activation + permuted
             return size * both, size * norms, size * activation
-        case "head":  # scores: read, cast to fp32, read twice by the loss
-            return size * norm + (size + 4 + 8) * arch.vocab / share.tp, size * norm, 0.0
+        case "head":
+            return size * norm, size * norm, 0.0
 
 
 def _attention(arch: Architecture, unit: Unit, share: Share, speed: Speed) -> tuple[float, float]:
@@ -181,6 +181,11 @@ def _attention(arch: Architecture, unit: Unit, share: Share, speed: Speed) -> tu
     return fused_attention_s(speed, flops, heads * share.seq_len / share.cp / 128, arch.query_dim)
 
 
+LOSS_PASSES = (4.0, 2.0)
+"""How often the loss moves what it keeps of each score, forward and backward: cast, maximum, exponential, sum, division
+out of single kernels, `logit_bytes` 10 at the peak; a fused one reads and writes the scores themselves."""
+
+
 def _work(arch: Architecture, training: Training, unit: Unit, share: Share, speed: Speed) -> _Work:
     size, variant = value_bytes(training), variant_of(arch, unit)
     crowd, gradient = _crowd(training, share), float(gradient_bytes(training))
@@ -191,12 +196,16 @@ def _work(arch: Architecture, training: Training, unit: Unit, share: Share, spee
     core_f, core_b = _attention(arch, unit, share, speed)
     scale = speed.passes * share.tokens / speed.bandwidth
     elements, norms, activation = (scale * part for part in _element_bytes(arch, variant, share, size, crowd))
+    loss = (0.0, 0.0)
+    if unit.kind == "head":
+        scores = share.tokens * arch.vocab / share.tp * speed.logit_bytes / speed.bandwidth
+        loss = LOSS_PASSES[0] * scores, LOSS_PASSES[1] * scores
     kernels = constants.FORWARD_KERNELS[unit.kind].value
     if variant.experts:
         kernels += constants.EXPERT_KERNELS.value
     return _Work(
-        forward, inputs, weights, core_f, core_b, elements + cast_f / speed.bandwidth,
-        (elements if unit.kind == "head" else 2 * elements) + cast_b / speed.bandwidth, kernels, norms, activation,
+        forward, inputs, weights, core_f, core_b, elements + cast_f / speed.bandwidth + loss[0],
+        2 * elements + cast_b / speed.bandwidth + loss[1], kernels, norms, activation,
     )  # fmt: skip
 
 

@@ -107,8 +107,11 @@ FORWARD_KERNELS: Mapping[str, Constant] = {
     "layer": Constant(18, "guessed", "both halves, one norm"),
     "head": Constant(8, "guessed", "norm, product, cast, log-softmax, loss"),
 }
-EXPERT_KERNELS = Constant(12, "guessed", "router, permutation, grouped products, weighted sum")
-BACKWARD_KERNELS_FACTOR = Constant(2.0, "guessed", "two kernels for each of the forward's")
+EXPERT_KERNELS = _constant("expert_kernels", 30, "router, permutation, grouped products, weighted sum")
+PERMUTED = _constant("permuted", 6, "copies sorted, sent on, received, sorted back and summed")
+"""Reads and writes of each copy of a token around the experts, forward."""
+
+BACKWARD_KERNELS_FACTOR = Constant(1.6, "guessed", "two kernels for each of the forward's")
 
 CONTENTION = Constant(0.13, "guessed", "Galvatron's shipped profile: compute 1.13 times slower meanwhile")
 """Share of hidden communication that compute loses to it: it takes multiprocessors and memory bandwidth."""
@@ -130,13 +133,8 @@ RAMP_BYTES = Constant(8e6, "fitted", "published all-reduces on A100 and B200 nod
 RAMP_POWER = Constant(0.7, "fitted", "the same")
 """A message of n bytes moves 1 + (RAMP_BYTES / n)^RAMP_POWER times slower than the largest."""
 
-COMMUNICATOR_BYTES = Constant(256 * 2**20, "guessed", "channel buffers of one communicator on a GPU")
-
 RANGE = Constant(0.25, "guessed", "until it is learned from measured rows")
 """Half-width of the predicted range, as a share of the step time."""
 
 RESOLUTION = Constant(0.005, "guessed", "smaller differences are below what repeated runs of the same plan show")
 """Plans whose steps differ by no more than this share count as equally fast: the plainer one ranks first."""
-
-TIGHT = Constant(0.88, "guessed", "fragmentation and transient peaks: published runs reserve up to 9 % over allocated")
-"""From this share of the memory limit on, a plan fits but is tight."""

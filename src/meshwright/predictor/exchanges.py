@@ -43,6 +43,7 @@ class UnitExchange:
 def _beside_host(device_s: float, slack_s: float, count: float, stack: Stack) -> float:
     """What `count` collectives of that many device seconds add to a pass whose host works `slack_s` longer than its
     device: they hide behind the host, and are themselves work for it."""
+    device_s += count * stack.skew_us * 1e-6
     if slack_s == float("-inf"):
         return device_s
     return max(device_s, slack_s + count * stack.collective_us * 1e-6) - max(0.0, slack_s)

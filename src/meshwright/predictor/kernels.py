@@ -33,7 +33,7 @@ class Speed:
     quantised: float  # bytes of a value in quantised form; 0: products read half precision as it is
     passes: float  # traffic of element-wise work over that of fused kernels
     scores_bytes: float  # bytes kept of each attention score; 0: a fused attention kernel
-    collective_s: float  # the host's cost of one collective
+    logit_bytes: float  # bytes of one output score at the peak of the loss
 
 
 def peak_flops(device: Device, precision: Precision) -> Constant:
@@ -76,12 +76,12 @@ def speed_of(device: Device, precision: Precision, stack: Stack | None = None) -
     efficiency = gemm_efficiency(device).value * habits.products
     quantised = constants.QUANTISED_EFFICIENCY[precision].value if precision in _SLICES else 1.0
     forward, backward = attention_efficiency(device)
-    host = habits.host * (constants.GRAPHED.value if habits.graphs else 1.0)
+    hosted = 1 - habits.graphs * (1 - constants.GRAPHED.value)
     return Speed(
         peak=peak_flops(device, precision).value,
         half_peak=peak_flops(device, half).value,
         bandwidth=device.memory_bandwidth.value * constants.MEMORY_EFFICIENCY.value,
-        launch_s=device.launch_s.value * host,
+        launch_s=device.launch_s.value * habits.host * hosted,
         gap_s=constants.KERNEL_GAP_S[device.kind].value,
         multiprocessors=_multiprocessors(device.name) if device.kind == "gpu" else 1,
         asynchronous=device.kind == "gpu",
@@ -92,7 +92,7 @@ def speed_of(device: Device, precision: Precision, stack: Stack | None = None) -
         quantised=_SLICES.get(precision, 0.0),
         passes=habits.passes,
         scores_bytes=habits.scores_bytes,
-        collective_s=habits.collective_us * 1e-6 * (constants.GRAPHED.value if habits.graphs else 1.0),
+        logit_bytes=habits.logit_bytes,
     )
 
 
@@ -145,7 +145,7 @@ def plain_attention_s(speed: Speed, heads: float, queries: int, keys: float, wid
     """Seconds of attention out of single kernels, forward and backward: the scores of every pair, masked ones too, are
     written and read by each kernel (product, softmax, dropout, product), in half precision with a byte a mask."""
     scores = heads * queries * keys
-    rate = speed.half_peak * speed.half_efficiency * width / (width + constants.DEPTH_HALF.value)
+    rate = speed.half_peak * speed.half_efficiency  # what short depths lose is the traffic, counted apart
     dropped = speed.scores_bytes > 2
     forward = scores * ((13.0 if dropped else 8.0) / speed.bandwidth + 4.0 * width / rate)
     return forward, scores * ((21.0 if dropped else 14.0) / speed.bandwidth + 8.0 * width / rate)

@@ -14,6 +14,7 @@ BLOCK_SCALES = Constant(2 * 4 / 256, "data sheet", "Dettmers et al. 2022: a 4-by
 FP8_COPY = {
     "fp8": Constant(1.0, "data sheet", "NVIDIA Transformer Engine: weights cast once a step, a byte a value"),
     "mxfp8": Constant(1 + 1 / 32, "data sheet", "OCP MX v1.0: a byte a value, a scale for each 32"),
+    "nvfp4": Constant(1 + 1 / 8, "data sheet", "NVIDIA Transformer Engine: half a byte, a scale for 16, both ways"),
 }
 """Bytes a parameter of the quantised weights that are kept beside the half-precision ones."""
 
@@ -67,7 +68,7 @@ def full_recipe(setup: Setup) -> Recipe:
     training, stack, plain = setup.proposal.training, stack_of(setup), recipe_of(setup)
     moments = plain.moments + (BLOCK_SCALES.value if training.optimizer == "adamw-8bit" else 0.0)
     quantised = FP8_COPY[training.precision].value if training.precision in FP8_COPY and plain.master else 0.0
-    if quantised and stack.fp8_weights:  # by rows and by columns, instead of two bytes
+    if quantised and stack.fp8_weights and training.precision != "nvfp4":  # by rows and columns, instead of two bytes
         quantised = 2 * quantised - plain.weight
     half = training.precision != "fp32"
     twice = stack.name.startswith("deepspeed") and half and gradient_bytes(training) == 4

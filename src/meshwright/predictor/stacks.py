@@ -13,6 +13,7 @@ from typing import Any, Literal
 from meshwright.basics.errors import bad_input
 from meshwright.basics.names import nearest
 from meshwright.files.setup import Runner, Setup
+from meshwright.predictor.constants import FITTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +71,9 @@ class Stack:
         attention         throughput of the fused attention (older kernels are slower)
         passes            traffic of element-wise work over that of fused kernels
         host              the host's time for a kernel: Python, dispatch, hooks
-        graphs            kernels are replayed as CUDA graphs: the host does almost nothing
+        graphs            share of the kernels that are replayed as CUDA graphs: the host does almost nothing for them
         collective_us     the host's time for one collective
+        skew_us           what the ranks of a tensor group wait for each other at each exchange
         tp_overlap        share of the tensor-parallel exchange of sequence parallelism that runs beside products
         ep_overlap        share of the dispatch of tokens to experts that runs beside other work
         dedup             the dispatch sends a token to each node once
@@ -121,8 +123,9 @@ class Stack:
     attention: float = 1.0
     passes: float = 1.0
     host: float = 1.0
-    graphs: bool = False
+    graphs: float = 0.0
     collective_us: float = 20.0
+    skew_us: float = 0.0
     tp_overlap: float = 0.0
     ep_overlap: float = 0.0
     dedup: bool = False
@@ -151,7 +154,9 @@ MODIFIERS: dict[str, dict[str, Any]] = {
     "v-min": {"in_flight": 1 / 3},
     "vocab-1": {"spread_vocabulary": True, "more_in_flight": 2.0},  # arXiv:2411.05288, one barrier
     "vocab-2": {"spread_vocabulary": True, "more_in_flight": 1.0},  # two barriers
-    "graphs": {"graphs": True},
+    "graphs": {"graphs": 1.0},  # whole iterations
+    "some-graphs": {"graphs": 0.5},  # of attention and routing, not of the experts
+    "no-overlap": {"tp_overlap": 0.0, "ep_overlap": 0.0, "grad_overlap": False, "gather_overlap": 0.0},
     "ep-overlap": {"ep_overlap": 0.7},
     "dedup": {"dedup": True},
     "interlaced": {"spread_vocabulary": True, "in_flight": 1.5},  # the same paper, section 2
@@ -159,19 +164,22 @@ MODIFIERS: dict[str, dict[str, Any]] = {
 """What a modifier after the stack's name changes. Beside these: `re-MODULE` (selective recompute of that module, may be
 repeated) and `away-PERCENT` (of the activations, to CPU memory)."""
 
-MODULES = ("core_attn", "layernorm", "moe_act", "mla_up_proj", "mlp", "moe")
-"""Modules of Megatron-Core that can be recomputed one by one."""
+MODULES = ("core_attn", "layernorm", "moe_act", "mla_up_proj", "mlp", "moe", "alternate")
+"""Modules of Megatron-Core that can be recomputed one by one; "alternate": every other matrix product (torchtitan)."""
 
 
 @lru_cache(maxsize=1)
 def stacks() -> dict[str, Stack]:
     """Every stack by name. Raises TypeError for a row with an unknown knob."""
     rows = tomllib.loads((Path(__file__).parent / "stacks.toml").read_text(encoding="utf-8"))
+    fitted = FITTED["stacks"]
     return {
-        name: Stack(name=name, **{**row, "recomputes": tuple(row.get("recomputes", ()))}) for name, row in rows.items()
+        name: Stack(name=name, **{**row, "recomputes": tuple(row.get("recomputes", ())), **fitted.get(name, {})})
+        for name, row in rows.items()
     }
 
 
+@lru_cache(maxsize=64)
 def stack_named(name: str) -> Stack:
     """The stack of a name with modifiers. Raises InputError for an unknown one, naming the nearest."""
     base, *modifiers = name.split("+")
