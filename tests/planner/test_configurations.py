@@ -101,6 +101,19 @@ def test_unknown_recompute_is_the_least_that_fits() -> None:
     assert not any("recompute" in line for line in _plan(recompute="full").assumed)
 
 
+def test_software_that_recomputes_by_default_recomputes_at_least_that() -> None:
+    assert _plan(recompute="", framework="torchtitan", date="2025").plan.layout.recompute == "selective"
+    assert _plan(recompute="", framework="MaxText (JAX)", date="2025").plan.layout.recompute == "full"
+
+
+def test_a_model_cut_short_keeps_the_share_of_its_dense_layers() -> None:
+    def dense(layers: int) -> tuple[int, ...]:
+        row = {"model_name": "DeepSeek-V3", "layers": layers, "hidden": None, "heads": None}
+        return _plan(**row).plan.setup.proposal.arch.dense_layers
+
+    assert (dense(61), dense(30), dense(4)) == ((0, 1, 2), (0,), (0,))
+
+
 def test_layers_that_divide_with_embedding_and_head_give_lighter_ends() -> None:
     stages = _plan(layers=30, pp=8, dp=1).plan.layout.stages  # 30 + 2 = 8 · 4
     assert [sum(".ffn" in unit for unit in stage) for stage in stages] == [3, 4, 4, 4, 4, 4, 4, 3]

@@ -66,6 +66,13 @@ def test_selective_recompute_of_one_module(make_plan: MakePlan, module: str, arc
     assert none - some == saved * SEQ
 
 
+def test_every_other_product_recomputed(make_plan: MakePlan) -> None:
+    """A layer keeps its input, attention's result and log-sums, and of seven products the first, third, fifth, last."""
+    kept = memory(make_plan, "torchtitan", recompute="selective")[0].units
+    assert kept["attn"] == 8 * SEQ * (2 * (512 + 512 + 512 + 512) + 4 * 8)
+    assert kept["ffn"] == 8 * SEQ * 2 * (1536 + 512)
+
+
 def test_activations_in_cpu_memory(make_plan: MakePlan) -> None:
     here = memory(make_plan, "megatron-2025")[0].units
     away = memory(make_plan, "megatron-2025+away-25")[0].units

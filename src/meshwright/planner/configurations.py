@@ -21,6 +21,7 @@ from meshwright.planner.rows_memory import ran_out
 from meshwright.planner.rows_model import row_model
 from meshwright.planner.rows_stack import row_stack
 from meshwright.predictor.memory import rank_memory
+from meshwright.predictor.stacks import stack_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +114,9 @@ def _plausible(
 
 
 def least_recompute(setup: Setup, layout: Layout, batch: Batch) -> Layout:
-    """The layout with the least recompute that fits: full where none does, because the row did run."""
-    modes: tuple[Recompute, ...] = RECOMPUTE
+    """The layout with the least recompute that fits, no less than the software recomputes by default; full where
+    nothing fits, because the row did run."""
+    modes: tuple[Recompute, ...] = RECOMPUTE[RECOMPUTE.index(stack_of(setup).recompute) :]
     for mode in modes:
         found = replace(layout, recompute=mode)
         limit = setup.proposal.cluster.memory_bytes

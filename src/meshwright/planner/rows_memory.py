@@ -19,6 +19,7 @@ _BY_FRAMEWORK: tuple[tuple[str, MemoryKind], ...] = (
     (r"primus", "device"),  # a share of the device's memory
     (r"megatron.?deepspeed", "device"),  # BigScience's chronicles watch the devices
     (r"intern", "device"),
+    (r"torchtitan", "reserved"),  # its log prints max_memory_reserved
 )
 
 

@@ -36,9 +36,11 @@ def row_model(row: Row) -> tuple[Architecture, tuple[str, ...]]:
     values = {key: value for key, value in {**public, **printed}.items() if key != "blocks"}
     _guard_latent(values, public)
     _complete(values, row, assumed)
-    layers = values["layers"]
+    layers, whole = values["layers"], public.get("layers", values["layers"])
     for name in ("dense_layers", "global_layers"):
         values[name] = tuple(layer for layer in values.get(name, ()) if layer < layers)
+    if layers < whole and values["dense_layers"]:  # a model cut short keeps the share of its first, dense layers
+        values["dense_layers"] = tuple(range(max(1, round(len(public["dense_layers"]) * layers / whole))))
     if values.get("positions") == "learned":
         values["max_positions"] = max(values.get("max_positions", 0), row.seq_len or 2048)
     return Architecture(**{"name": row.model_name or "plain", "family": "plain", **values}), tuple(assumed)

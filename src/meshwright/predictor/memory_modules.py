@@ -1,4 +1,4 @@
-"""What selective recompute of single modules does not keep (Megatron-Core's `recompute_modules`)."""
+"""What selective recompute keeps: without single modules (Megatron-Core's `recompute_modules`), or by operation."""
 
 from collections.abc import Sequence
 
@@ -45,3 +45,18 @@ def dropped(
         crowd = min(training.expert_imbalance, share.ep)
         saved += stored * arch.active_experts * arch.ffn_hidden / share.tp * crowd
     return min(saved, kept)
+
+
+def alternate(arch: Architecture, training: Training, unit: Unit, share: Share) -> float:
+    """Bytes a token that a half-layer keeps when every other matrix product is recomputed, and all that lies between
+    (torchtitan's selective checkpointing by operation): the layer's input, the attention's result, and the products of
+    queries, values, gate and the way down, in the order query, key, value, output, gate, up, down."""
+    value, spread, tp = value_bytes(training), share.tp if share.sp else 1, share.tp
+    hidden = arch.hidden / spread
+    if unit.kind == "attn":
+        heads, keys = arch.heads / tp, max(arch.kv_heads / tp, 1)
+        return value * (hidden + heads * (arch.query_dim + arch.value_dim) + keys * arch.value_dim) + 4 * heads
+    crowd = min(training.expert_imbalance, share.ep) if variant_of(arch, unit).experts else 1.0
+    copies = (arch.active_experts * crowd + arch.shared_experts) if variant_of(arch, unit).experts else 1
+    width = arch.ffn_hidden if variant_of(arch, unit).experts else arch.dense_width
+    return value * copies * (width / tp + (hidden if arch.gated else 0.0))

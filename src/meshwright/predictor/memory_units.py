@@ -12,7 +12,7 @@ from meshwright.model.training import Training
 from meshwright.model.units import Unit
 from meshwright.model.variants import variant_of
 from meshwright.predictor.compute import Share
-from meshwright.predictor.memory_modules import dropped
+from meshwright.predictor.memory_modules import alternate, dropped
 from meshwright.predictor.stacks import Stack
 
 _FP32 = 4
@@ -35,7 +35,9 @@ def kept_bytes(
     if mode == "full" and unit.kind not in ("embed", "head"):
         return plain * here
     a_token = plain / tokens + _habits(arch, training, unit, share, counted, stack)
-    if modules:
+    if "alternate" in modules and unit.kind in ("attn", "ffn"):
+        a_token = min(a_token, alternate(arch, training, unit, share))
+    elif modules:
         a_token -= dropped(arch, training, unit, share, modules, stack.scores_bytes, a_token)
     return tokens * max(0.0, a_token) * here + cast_bytes(arch, training, unit, share, stack)
 
