@@ -145,10 +145,16 @@ def _advised(one: AdvicePart) -> str:
     left = f"{one.spare_gib:.2f} to spare" if one.spare_gib >= 0 else f"{-one.spare_gib:.2f} missing"
     words = {"fits": "fits", "tight": "tight", "does not fit": "still does not fit"}[one.verdict]
     risk = f", runs out with {chance(one.p_oom)}" if one.verdict == "tight" and one.p_oom is not None else ""
-    step = "; step not predicted" if one.step_time_change is None else f"; step {one.step_time_change:+.1%}"
+    step = f"; step {_change(one.step_time_change)}"
     sizes = f"{one.after_gib:.2f} GiB instead of {one.before_gib:.2f} GiB, saves {one.saved_gib:.2f}"
     runs = "" if one.as_asked else f"; can be run by {', '.join(one.runnable_by) or 'no framework that is known'}"
     return f"{one.label}: {sizes}: {words}, {left}{risk}{step}{runs}"
+
+
+def _change(share: float | None) -> str:
+    if share is None:
+        return "not predicted"
+    return "unchanged" if abs(share) < 0.0005 else f"{share:+.1%}"
 
 
 def _oom_view(found: OomPart) -> View:
