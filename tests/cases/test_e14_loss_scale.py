@@ -55,6 +55,7 @@ def test_e14_two_patterns_two_verdicts() -> None:
     falling = [(220 + index, 2.0 ** (16 - index)) for index in range(17)]
     assert verdict(falling, 240).startswith("diverging: the loss scale fell to 1, 17 steps in a row")
     assert verdict([], 10).startswith("none")
+    assert verdict(early[:6], 6).startswith("unsettled: the last 6 of 6 steps")
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from meshwright.files.strict_json import dump
 from meshwright.model.parameters import total_parameters
 from meshwright.timeline.columns import Action, Kind, Timeline, concatenate
 from meshwright.timeline.storage import load
-from meshwright.trainer.launch import run_ranks
+from meshwright.trainer.launch import finish, run_ranks
 from meshwright.trainer.options import Phase, TrainOptions, write_options
 from meshwright.trainer.parity import synthetic_tokens
 from meshwright.trainer.watch import Watch
@@ -159,6 +160,21 @@ def test_a_plan_it_cannot_run_and_an_error_inside_a_stage(tmp_path: Path) -> Non
     said = r"rank 0 \(pp 0, dp 0, tp 0\), step 1, forward, stage 0, micro-batch 0: .*out of"
     with pytest.raises(RunFailed, match=said):
         train(folder, given)
+
+
+@pytest.mark.slow
+def test_steps_whose_gradients_overflow_are_told(tmp_path: Path) -> None:
+    recipe = {"precision": "fp16", "loss_scale": 2.0**32, "warmup": 4}
+    given = plan(stages=UNEVEN, pp=2, training=recipe)
+    folder = make(tmp_path, given, phase("measured", 3))
+    steps = train(folder, given)
+    assert [(step.skipped, step.loss_scale) for step in steps] == [(True, 2.0**32)] * 3
+    assert len({step.lr for step in steps}) == 1  # the warm-up has not begun
+    assert not any(math.isfinite(step.grad_norm) for step in steps)
+    assert all(math.isfinite(step.loss) for step in steps)
+    said: list[str] = []
+    finish(given, folder, TrainOptions(run=tmp_path, phases=(phase("measured", 3),)), said.append)
+    assert [line for line in said if line.startswith("note: skipped steps are unsettled: the last 3 of 3 steps")]
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from meshwright.trainer.clock import default_dilation
 from meshwright.trainer.data import check_enough, open_tokens, prepare
 from meshwright.trainer.environment import environment
 from meshwright.trainer.failure import explain
+from meshwright.trainer.loss_scale import verdict
 from meshwright.trainer.lost_place import lost_place
 from meshwright.trainer.membership import membership
 from meshwright.trainer.options import TrainOptions, check_options, write_options
@@ -118,7 +119,8 @@ def run_ranks(world: int, folder: RunFolder, watch: Watch, worker: str) -> None:
 def finish(
     plan: Plan, folder: RunFolder, options: TrainOptions, progress: Callable[[str], None], since: int = 0
 ) -> RunResult:
-    """The result of a run whose ranks all ended well, also written to `result.json`; says when the loss diverged."""
+    """The result of a run whose ranks all ended well, also written to `result.json`; says what skipped steps
+    mean, and when the loss diverged."""
     result = result_of(plan, folder, since)
     if result.steps < options.steps:
         raise RunFailed(f"the ranks ended after {result.steps} of {options.steps} steps (logs in {folder.root / LOGS})")
@@ -126,6 +128,9 @@ def finish(
         write_result(result, folder.result)
     except OSError as error:
         raise RunFailed(f"{folder.result}: cannot be written ({error.strerror})") from error
+    skips = [(step.step, step.loss_scale or 0.0) for step in read_metrics(folder.metrics) if step.skipped]
+    if skips:
+        progress(f"note: skipped steps are {verdict(skips, result.steps)}")
     if not math.isfinite(result.loss):
         diverged = next(step.step for step in read_metrics(folder.metrics) if not math.isfinite(step.loss))
         progress(f"note: the loss is not a number since step {diverged}: the training has diverged")

@@ -79,7 +79,7 @@ def loss_scale(training: Training) -> LossScale:
 def verdict(skips: Sequence[tuple[int, float]], steps: int) -> str:
     """What skipped steps mean: `skips` are (step counted from 1, scale at which it overflowed), of `steps` in all.
 
-    Begins with "none", "harmless" or "diverging".
+    Begins with "none", "harmless", "diverging", or with "unsettled" when the last step was one of them.
     """
     if not skips:
         return "none: no step was skipped"
@@ -94,6 +94,8 @@ def verdict(skips: Sequence[tuple[int, float]], steps: int) -> str:
             f"diverging: the loss scale fell to {lowest:g}, {longest} steps in a row were skipped from step "
             f"{skips[0][0]} on; train in bf16"
         )
+    if before == steps:
+        return f"unsettled: the last {row} of {steps} steps were skipped, down to a loss scale of {lowest:g}"
     return (
         f"harmless: {len(skips)} of {steps} steps were skipped while the loss scale found its size, at most {longest} "
         f"in a row, and none below a scale of {lowest:g}"
