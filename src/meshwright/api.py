@@ -57,6 +57,13 @@ def why(first: PathLike, second: PathLike, *, overrides: Sequence[str] = ()) -> 
     return _object(answers.why(first, second, overrides))
 
 
+def validate(
+    rows: PathLike, *, output: Path | None = None, plot: Path | None = None, progress: Progress = _quiet
+) -> dict[str, Any]:
+    """Every measured configuration of a table, predicted; `output` gets the predictions as CSV, `plot` a page."""
+    return _object(answers.validate(rows, output=output, plot=plot, progress=progress))
+
+
 def train(
     plan: PathLike, *, runs: Path = Path("runs"), run: str | None = None, steps: int | None = None,
     mode: Literal["measured", "dilated"] = "measured", profile: int = 0, data: Path | None = None,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from meshwright.basics.errors import bad_input
+from meshwright.cli.targets import target as _target
 from meshwright.files import outputs as out
 from meshwright.files import outputs_run as ran
 from meshwright.files.convert import (
@@ -27,6 +28,7 @@ from meshwright.files.setup import Setup
 from meshwright.files.strict_json import write_whole
 
 if TYPE_CHECKING:
+    from meshwright.files.outputs_validate import ValidateOutput
     from meshwright.planner.candidates import Bench
 
 PathLike = Path | str
@@ -35,17 +37,6 @@ Progress = Callable[[str], None]
 
 def _quiet(line: str) -> None:
     """Progress that nobody reads."""
-
-
-def _target(path: Path, inputs: Sequence[PathLike]) -> Path:
-    """Where to write. Raises InputError when that would overwrite an input, or when the folder does not exist."""
-    if any(path.resolve() == Path(given).resolve() for given in inputs):
-        raise bad_input("would overwrite the file it was read from", field="--output", value=path)
-    if not path.resolve().parent.is_dir():
-        raise bad_input("its folder does not exist", field="--output", value=path)
-    if path.is_dir():
-        raise bad_input("is a folder", field="--output", value=path, legal="name a file")
-    return path
 
 
 def check(file: PathLike, overrides: Sequence[str] = ()) -> out.CheckOutput:
@@ -163,6 +154,19 @@ def why(first: PathLike, second: PathLike, overrides: Sequence[str] = ()) -> out
         mode="predicted", first=describe(one.layout), second=describe(two.layout), terms=terms,
         first_step_time_s=prediction_of(one).step_time_s, second_step_time_s=prediction_of(two).step_time_s,
     )  # fmt: skip
+
+
+def validate(
+    rows: PathLike, *, output: Path | None = None, plot: Path | None = None, progress: Progress = _quiet
+) -> "ValidateOutput":
+    """Predict every row of a measured table; `output` gets the predictions as CSV, `plot` the picture as HTML."""
+    from meshwright.cli.validated import validated
+
+    if output is not None:
+        _target(output, [rows])
+    if plot is not None:
+        _target(plot, [rows, *([output] if output else [])], "--plot")
+    return validated(Path(rows), output, plot, progress)
 
 
 def _reading(setup: Setup, data: Path | None) -> Setup:

@@ -18,10 +18,11 @@ from meshwright.cli.rebalance import rebalance
 from meshwright.cli.report import report
 from meshwright.cli.train import train
 from meshwright.cli.tune import tune
+from meshwright.cli.validate import validate
 from meshwright.cli.why import why
 from meshwright.cli.wrapper import guarded
 
-VERBS = (init, check, memory, plan, predict, why, train, parity, diagnose, rebalance, tune, report)
+VERBS = (init, check, memory, plan, predict, why, validate, train, parity, diagnose, rebalance, tune, report)
 
 
 def _version(wanted: bool) -> None:

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from meshwright.files import outputs, outputs_later, outputs_memory, outputs_run
+from meshwright.files import outputs, outputs_later, outputs_memory, outputs_run, outputs_validate
 from meshwright.files.complaints import annotation_of, bounds_of, inner_types, shown
 from meshwright.files.tables import JobTables
 
@@ -18,6 +18,7 @@ VERBS: Mapping[str, type[BaseModel]] = {
     "plan": outputs.PlanOutput,
     "predict": outputs.PredictOutput,
     "why": outputs.WhyOutput,
+    "validate": outputs_validate.ValidateOutput,
     "train": outputs_run.TrainOutput,
     "parity": outputs_run.ParityOutput,
     "diagnose": outputs_run.DiagnoseOutput,
@@ -31,7 +32,6 @@ VERBS: Mapping[str, type[BaseModel]] = {
 """Verb -> what it prints."""
 
 LATER: Mapping[str, type[BaseModel]] = {
-    "validate": outputs_later.ValidateOutput,
     "compare": outputs_later.CompareOutput,
     "rehearse": outputs_later.RehearseOutput,
     "scale": outputs_later.ScaleOutput,

@@ -9,36 +9,6 @@ from meshwright.files.outputs import Output, Part
 from meshwright.files.outputs_run import FindingPart, TrainOutput
 
 
-class ErrorStatistics(Part):
-    """How far predictions were from measurements, over `rows` rows. Errors are shares of the measured figure."""
-
-    rows: int
-    median_error: float | None
-    p90_error: float | None
-    worst_error: float | None
-    within_range: float | None = Field(description="share of rows whose measured figure lies in the predicted range")
-
-
-class SkippedPart(Part):
-    """Rows that could not be predicted, and why."""
-
-    rows: int
-    reason: str
-
-
-class ValidateOutput(Output):
-    """validate: every measured configuration of a table, predicted."""
-
-    rows: int
-    scored: int
-    skipped: list[SkippedPart]
-    step_time: ErrorStatistics
-    memory: ErrorStatistics
-    ranking: dict[str, float | None] = Field(description="how often the better of two measured layouts is named")
-    by_source: dict[str, ErrorStatistics]
-    by_gpu: dict[str, ErrorStatistics]
-
-
 class ComparedFigure(Part):
     """One figure of both sides."""
 

@@ -106,11 +106,6 @@ def _judged(found: Configuration) -> Judged:
     return Judged(row, found.plan, prediction, found.assumed, measured_step(row, found.plan), figure, peak)
 
 
-def judge_all(rows: Iterable[Row]) -> tuple[Judged | Skipped, ...]:
-    """All rows, in their order."""
-    return tuple(judge(row) for row in rows)
-
-
 def memory_verdicts(judged: Iterable[Judged]) -> MemoryVerdicts:
     """How well it is known which runs fit."""
     out = foreseen = ran = refused = 0
