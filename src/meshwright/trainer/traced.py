@@ -9,7 +9,7 @@ the micro-batches that the schedule holds together at the fullest moment, in the
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -159,10 +159,10 @@ def _effects(moments: Sequence[Moment]) -> Effects:
 def process_groups(mesh: Mesh) -> dict[str, str]:
     """What the ranks of each process group share, by the group's name in PyTorch."""
     found: dict[str, str] = {}
-    for field in fields(mesh):
-        group = getattr(mesh, field.name)
-        if isinstance(group, Group) and group.handle is not None:
-            found.setdefault(group.handle.group_name, field.name)  # all replicas are `dp`, whoever shares states
+    for name in ("dp", "tp", "pp", "shard", "copies", "ends", "world"):  # one group can be several things
+        group: Group = getattr(mesh, name)
+        if group.handle is not None:
+            found.setdefault(group.handle.group_name, name)
     return found
 
 
