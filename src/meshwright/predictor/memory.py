@@ -16,7 +16,7 @@ from meshwright.cluster.mixed import memory_limits
 from meshwright.files.prediction import DOES_NOT_FIT, StageMemory
 from meshwright.files.setup import Setup
 from meshwright.layout.batch import Batch
-from meshwright.layout.degrees import Layout, Schedule
+from meshwright.layout.degrees import Layout, Recompute, Schedule
 from meshwright.layout.schedules import SPLIT_BACKWARD
 from meshwright.model.activations import boundary_bytes
 from meshwright.model.shapes import padded_vocab
@@ -125,8 +125,8 @@ def memory_of(setup: Setup, layout: Layout, batch: Batch, stages: StageTable, ha
         layout.zero, groups.shard_group(setup.proposal.cluster, layout).size,
         groups.expert_gradient_group(setup.proposal.cluster, layout).size, layout.dp * layout.cp,
         layout.zero >= 2 and layout.exchange == "step", layout.offload != "none", layout.offload == "parameters",
-        batch.micro_batches, shared.boundary, layout.recompute == "full", shared.gathers, shared.waiting,
-        shared.at_loss, shared.put_off, layout.schedule in SPLIT_BACKWARD, shared.padding, shared.head,
+        batch.micro_batches, shared.boundary, cut_keeps_input(habits.stack, layout.recompute), shared.gathers,
+        shared.waiting, shared.at_loss, shared.put_off, layout.schedule in SPLIT_BACKWARD, shared.padding, shared.head,
         bucket_bytes(habits.stack, layout.bucket_mib),
         context_bytes(setup, habits.stack, layout),
     )  # fmt: skip
@@ -136,6 +136,11 @@ def memory_of(setup: Setup, layout: Layout, batch: Batch, stages: StageTable, ha
     limits = np.array(memory_limits(setup.proposal.cluster, layout.pp), np.float64)
     needs = allocated * habits.over + parts.context
     return Memory(parts, allocated, needs, limits, alive.counts, kept[0], stages, habits.spread)
+
+
+def cut_keeps_input(stack: Stack, recompute: Recompute) -> bool:
+    """Does a stage that begins inside a layer keep its input beside what its units keep?"""
+    return recompute == "full" and not stack.recomputes_halves
 
 
 def stage_sums(stages: StageTable) -> StageSums:

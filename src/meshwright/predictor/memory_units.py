@@ -33,6 +33,8 @@ def kept_bytes(
     if unit.kind in ("embed", "head"):
         here = 1.0
     if mode == "full" and unit.kind not in ("embed", "head"):
+        if stack.recomputes_halves and unit.kind == "ffn":
+            plain += round(tokens * value_bytes(training) * arch.hidden / (share.tp if share.sp else 1))
         return plain * here
     a_token = plain / tokens + _habits(arch, training, unit, share, counted, stack)
     if "alternate" in modules and unit.kind in ("attn", "ffn"):
@@ -59,6 +61,8 @@ def _habits(arch: Architecture, training: Training, unit: Unit, share: Share, mo
         extra += (attends + feeds or 1) * arch.hidden / spread
     if mode != "none" and unit.kind not in ("embed", "head"):
         return extra
+    if stack.keeps_all_gathered and unit.kind != "embed":  # the inputs of first matrices, of all ranks instead of one
+        extra += (2 if unit.kind == "layer" else 1) * value_bytes(training) * arch.hidden * (1 - 1 / spread)
     if stack.norm_bytes:
         extra += stack.norm_bytes * _normed(arch, unit, share, spread)
     if attends and stack.scores_bytes:
@@ -131,4 +135,5 @@ def scores_of(
     gradient = min(float(_FP32), each / 2)
     if chunk is not None:
         return 0.0, scores * each, 0.0
-    return scores * (each - gradient), scores * gradient, float(scores * value_bytes(training))
+    waits = each - gradient if stack.waiting_score_bytes is None else stack.waiting_score_bytes
+    return scores * waits, scores * (each - waits), float(scores * value_bytes(training))

@@ -51,12 +51,15 @@ class Stack:
         attention_copies  tensors as wide as the queries kept beside queries, keys, values and result: projections
                           before rotation, stacked keys and values, transposed copies
         keeps_gathered    with sp, the gathered input of the first matrix of attention stays whole until its backward
+        keeps_all_gathered  the same of attention, feed-forward and head alike
+        recomputes_halves full recompute keeps the input of each half of a layer, not that of the layer
         keeps_outputs     a pipeline stage's output stays alive until its backward (Megatron frees it)
         in_flight         micro-batches alive over those of the plan's schedule: schedulers that are given a memory
                           limit use all of it (zero-bubble 2p: 2, V-Half: 1/2, V-Min: 1/3)
         more_in_flight    micro-batches alive beside those (scheduled passes of the vocabulary delay a backward)
         spread_vocabulary embedding and head are divided over all pipeline ranks (arXiv:2411.05288)
         logit_bytes       bytes of one output score at the peak of the loss: copies in half and in fp32, gradient
+        waiting_score_bytes  of them, those that wait for the backward; None: all but the gradient
     Buffers
         gathered_units    layers whose parameters are whole at a time with ZeRO-3: at work, and fetched ahead; less
                           than one where it is matrices that are gathered
@@ -107,11 +110,14 @@ class Stack:
     fused_gate: bool = True
     attention_copies: float = 0.0
     keeps_gathered: bool = False
+    keeps_all_gathered: bool = False
+    recomputes_halves: bool = False
     keeps_outputs: bool = False
     in_flight: float = 1.0
     more_in_flight: float = 0.0
     spread_vocabulary: bool = False
     logit_bytes: float = 10.0
+    waiting_score_bytes: float | None = None
     gathered_units: float = 2.0
     tp_gathered: bool = True
     workspace_mib: float = 0.0
