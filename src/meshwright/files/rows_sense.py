@@ -9,12 +9,23 @@ _POSITIVE = (
 )  # fmt: skip
 _APART = 1.5  # two printed figures that differ by more than this factor are not of the same run or unit
 _LONGEST_STEP_S = 86_400.0
+_MOST = {
+    "layers": 10_000, "hidden": 10**6, "heads": 10**5, "vocab": 10**8, "experts": 10**5, "seq_len": 10**8,
+    "gpus": 10**7, "params_b": 10**6, "gpus_per_node": 10**5,
+}  # fmt: skip
+"""Far more than anybody trained with: beyond, a count is a slip."""
+_MOST_ACTIONS = 10**6  # forward passes of a pipeline in one step: micro-batches times stages
 
 
 def nonsense(row: Row) -> tuple[str, ...]:
     """Every reason why the row cannot be what it says; empty when it adds up. Silent about what is merely missing."""
     found = list(row.problems)
     found += [f"{name} is 0" for name in _POSITIVE if getattr(row, name) == 0]
+    found += [
+        f"{name} is {getattr(row, name):g}: more than {most:,}"
+        for name, most in _MOST.items()
+        if (getattr(row, name) or 0) > most
+    ]
     if found:
         return tuple(found)
     return (*_degrees(row), *_batch(row), *_figures(row))
@@ -49,7 +60,8 @@ def _batch(row: Row) -> list[str]:
     if row.global_batch % (micro * row.dp):
         product = f"micro_batch {micro} · dp {row.dp}" if row.micro_batch else f"dp {row.dp}"
         return [f"global_batch {row.global_batch} is no multiple of {product}"]
-    return []
+    actions = row.global_batch // (micro * row.dp) * (row.pp or 1) * (row.vpp or 1)
+    return [f"{actions:.3g} passes through a stage in one step"] if actions > _MOST_ACTIONS else []
 
 
 def _figures(row: Row) -> list[str]:

@@ -11,6 +11,7 @@ from meshwright.layout.degrees import describe
 from meshwright.planner.configurations import Configuration, Skipped, configuration_of
 from meshwright.planner.rows_memory import MemoryFigure, counted_gib, memory_figure, memory_kind, ran_out
 from meshwright.planner.validate_measured import MeasuredStep, extrapolated, measured_step
+from meshwright.planner.validate_sense import impossible
 from meshwright.predictor.step import predict
 
 
@@ -98,12 +99,15 @@ def judge(row: Row) -> Judged | Skipped:
         return Skipped(row, f"a defect of meshwright: {type(error).__name__}: {error}", "defect")
 
 
-def _judged(found: Configuration) -> Judged:
-    row, prediction = found.row, predict(found.plan)
-    figure = None if ran_out(row) else memory_figure(row)
+def _judged(found: Configuration) -> Judged | Skipped:
+    row, plan, prediction = found.row, found.plan, predict(found.plan)
+    step, figure = measured_step(row, plan), None if ran_out(row) else memory_figure(row)
+    wrong = impossible(plan, prediction, step, figure)
+    if wrong:
+        return Skipped(row, wrong, "nonsense")
     rank = None if figure is None else figure.rank
     peak = counted_gib(prediction.memory, memory_kind(row), rank)
-    return Judged(row, found.plan, prediction, found.assumed, measured_step(row, found.plan), figure, peak)
+    return Judged(row, plan, prediction, found.assumed, step, figure, peak)
 
 
 def memory_verdicts(judged: Iterable[Judged]) -> MemoryVerdicts:
