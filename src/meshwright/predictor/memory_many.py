@@ -23,6 +23,7 @@ from meshwright.predictor.memory import (
     Habits,
     bucket_bytes,
     context_bytes,
+    cut_keeps_input,
     habits_of,
     lives_of,
     manners_of,
@@ -100,7 +101,7 @@ def fullest(setup: Setup, of: Columns) -> Floats:
     shared = [shared_choices(setup, share, habits, _PLAIN) for share in of.shares]
     by_share = np.array([(s.boundary, s.gathers, s.waiting, s.at_loss, s.put_off, s.head) for s in shared])
     split = np.array([schedule in SPLIT_BACKWARD for schedule, _, _ in of.pipelines])
-    full = np.array([share.recompute == "full" for share in of.shares])
+    full = np.array([cut_keeps_input(habits.stack, share.recompute) for share in of.shares])
     cluster = setup.proposal.cluster
     by_degrees = np.array(
         [

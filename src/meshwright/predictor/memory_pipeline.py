@@ -138,14 +138,16 @@ def rows_of(
     if manners.spread_vocabulary:
         here = np.full(pipeline.ranks, 1 / pipeline.ranks)
     others = np.maximum(alive.at_head[:, None] - 1, 0.0)  # micro-batches beside the one at work
-    left = np.where(choices.split, choices.put_off, choices.waiting) * others
-    scores = choices.waiting + choices.at_loss + left + manners.placeholder * choices.head
 
     def total(by_stage: Floats) -> Floats:
         return _spread(_sum(pipeline, by_stage), sums.of)
 
     def most(by_stage: Floats) -> Floats:
         return _spread(_most(pipeline, by_stage), sums.of)
+
+    cast = total(sums.cast) * here if sums.cast.any() else 0.0
+    left: Some = np.where(choices.split, choices.put_off, choices.waiting) * others if others.any() else 0.0
+    scores = choices.waiting + choices.at_loss + left + manners.placeholder * choices.head
 
     dense = total(sums.dense)
     if np.any(choices.padding):
@@ -165,8 +167,8 @@ def rows_of(
     return Rows(
         states, most(sums.whole), most(sums.layer), manners.gathered_units, choices.replicas,
         alive.held, alive.held / np.maximum(alive.together, 1.0), alive.most < choices.micro_batches,
-        most(sums.again), most(sums.gradient), scores * here, left * here, total(sums.cast) * here,
-        manners.placeholder * most(sums.shapes) + manners.workspace,
+        most(sums.again), most(sums.gradient), scores * here, left * here, cast,
+        (manners.placeholder * most(sums.shapes) if manners.placeholder else 0.0) + manners.workspace,
         (2 * choices.boundary if several else 0.0) + choices.gathers, choices.bucket, choices.context,
     ), alive, kept  # fmt: skip
 
