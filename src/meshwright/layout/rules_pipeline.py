@@ -7,7 +7,7 @@ from meshwright.layout.given import chunks_of, micro_batches_of, own_placement, 
 from meshwright.layout.partition import even_stages
 from meshwright.layout.problem import Explanation, Rule, spelled
 from meshwright.layout.proposal import Proposal
-from meshwright.layout.schedules import V_SHAPED, micro_batch_rule
+from meshwright.layout.schedules import V_SHAPED, micro_batch_rule, takes_chunks
 from meshwright.model.units import compact
 
 
@@ -107,9 +107,7 @@ def _chunks_hold(p: Proposal) -> bool:
     w = p.wanted
     if w.schedule is None or w.pp is None or own_placement(p):
         return True
-    if w.schedule in V_SHAPED:
-        return w.pp == 1 or chunks_of(p) == 2
-    return w.schedule not in ("gpipe", "1f1b") or chunks_of(p) == 1
+    return takes_chunks(w.schedule, w.pp, chunks_of(p))
 
 
 def _explain_chunks(p: Proposal) -> Explanation:

@@ -11,7 +11,7 @@ from meshwright.layout.schedules_list import list_schedule
 
 __all__ = [
     "SPLIT_BACKWARD", "V_SHAPED", "ActionKind", "Order", "PipelineAction", "actions", "default_placement", "in_flight",
-    "is_standard", "micro_batch_rule", "peak_live",
+    "is_standard", "micro_batch_rule", "peak_live", "takes_chunks",
 ]  # fmt: skip
 
 V_SHAPED: tuple[Schedule, ...] = ("zbv", "dualpipev")
@@ -31,6 +31,13 @@ def default_placement(schedule: Schedule, pp: int, vpp: int = 1) -> tuple[int, .
             raise bad_input(f"{schedule} holds two chunks a rank", field="layout.vpp", value=vpp, legal="2")
         return (*range(pp), *reversed(range(pp)))
     return tuple(range(pp)) * vpp
+
+
+def takes_chunks(schedule: Schedule, pp: int, chunks: int) -> bool:
+    """Is the published schedule made for that many chunks a rank? A V folds two, 1F1B and GPipe run one."""
+    if schedule in V_SHAPED:
+        return pp == 1 or chunks == 2
+    return schedule not in ("gpipe", "1f1b") or chunks == 1
 
 
 def is_standard(schedule: Schedule, placement: Sequence[int]) -> bool:

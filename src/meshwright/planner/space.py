@@ -16,7 +16,7 @@ from meshwright.layout.partition import even_stages
 from meshwright.layout.predicates import sequence_multiple
 from meshwright.layout.proposal import Proposal, Wanted
 from meshwright.layout.rules import LEGALITY
-from meshwright.layout.schedules import V_SHAPED, default_placement, micro_batch_rule
+from meshwright.layout.schedules import V_SHAPED, default_placement, micro_batch_rule, takes_chunks
 from meshwright.model.architecture import Architecture
 from meshwright.planner.refusals import Refusals, refusal
 from meshwright.predictor.compute import Share
@@ -173,7 +173,7 @@ def _schedules(proposal: Proposal, pp: int) -> list[tuple[Schedule, int]]:
         else:
             chunks = several
         if fixed is not None:
-            chunks = [fixed]
+            chunks = [fixed] if wanted.placement is not None or takes_chunks(schedule, pp, fixed) else []
         found += [(schedule, v) for v in chunks]
     return found
 
