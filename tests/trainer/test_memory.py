@@ -58,6 +58,20 @@ def test_views_and_work_in_place_cost_nothing() -> None:
     assert tracked.peak == 4 * 1000
 
 
+def test_a_storage_that_is_resized_counts_what_it_is() -> None:
+    """FSDP frees gathered parameters by resizing their storage to nothing."""
+    with PeakTensors(()) as tracked:
+        a = torch.zeros(1000)
+        a.untyped_storage().resize_(0)
+        assert tracked.now == 0
+        b = torch.zeros(600)
+        a.untyped_storage().resize_(4 * 1000)
+        assert tracked.now == 4 * 1600
+        del a
+    assert (tracked.now, tracked.peak) == (b.nbytes, 4 * 1600)
+    assert torch.UntypedStorage.resize_.__name__ == "resize_"  # as it was before
+
+
 def test_what_is_held_counts_from_the_start_and_once() -> None:
     a = torch.zeros(256)
     with PeakTensors((a, a.view(16, 16))) as tracked:
