@@ -81,27 +81,18 @@ EIGHT_RANKS = [
 
 
 IN_TURNS = {"stages": FOUR, "pp": 2, "vpp": 2, "dp": 2, "micro_batch": 2, "bucket_mib": 0.05}
-SHARED_STATES = [
+SHARED_STATES = [  # beside what the grid covers
     plan(f"ZeRO-{zero}, {name}", zero=zero, **{"arch": TINY, **layout})
     for zero in (1, 2, 3)
     for name, layout in {
-        "2 replicas": {"dp": 2},
         "4 replicas, recompute": {"dp": 4, "micro_batch": 1, "recompute": "full"},
         "small buckets": {"dp": 2, "bucket_mib": 0.05},
-        "after the backward": {"dp": 2, "bucket_mib": 0.05, "overlap": False},
-        "shared in pairs": {"dp": 4, "micro_batch": 2, "shard_group": 2},
         "gradients once a step": {"dp": 2, "micro_batch": 2, "gradient_exchange": "step"},
         "rows that do not divide": {"arch": variant(hidden=60, heads=2, head_dim=30, vocab=251), "dp": 4},
-        "tied": {"arch": TIED, "dp": 2, "micro_batch": 2},
         "tp": {"arch": FULL_HOUSE, "tp": 2, "dp": 2, "sp": True},
         "tied over stages": {"arch": TIED, "stages": cut(TINY, 4, 6), "pp": 2, "dp": 2, "micro_batch": 2},
-        "gpipe": {"stages": HALVES, "pp": 2, "dp": 2, "micro_batch": 2, "schedule": "gpipe", "recompute": "selective"},
-        "zb-h1": {"stages": HALVES, "pp": 2, "dp": 2, "micro_batch": 2, "schedule": "zb-h1", "recompute": "selective"},
-        "interleaved": {**IN_TURNS, "placement": ROUND, "schedule": "interleaved"},
-        "looped-bfs": {**IN_TURNS, "placement": ROUND, "schedule": "looped-bfs", "recompute": "full"},
         "tied in a V": {**IN_TURNS, "arch": TIED, "placement": VEE, "schedule": "zbv"},
         "1f1b in a V, tied": {**IN_TURNS, "arch": TIED, "placement": VEE},
-        "dualpipev": {**IN_TURNS, "placement": VEE, "schedule": "dualpipev"},
     }.items()
 ]
 
@@ -119,7 +110,7 @@ def test_layouts_train_as_one_process(plans: list, steps: int, pool: Pool) -> No
     assert found.equal
     assert [row.ranks for row in found.table] == [p.layout.world for p in plans]
     for row in found.table:
-        assert row.losses[-1] < row.losses[0] - 0.01  # it trains: a frozen model would be equal, too
+        assert row.losses[-1] < row.losses[0] - 0.003  # it trains: a frozen model would be equal, too
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ class Difference:
 @dataclass(frozen=True, slots=True)
 class Case:
     """One plan to train for `steps` steps on the tokens in a folder; `keep` is where a reference leaves its parameters,
-    `beside` where the reference's lie."""
+    `beside` where the reference's lie. `ragged`: samples end early, each elsewhere, as padded ones do."""
 
     plan: Plan
     steps: int
@@ -44,3 +44,4 @@ class Case:
     timeout_s: float
     keep: Path | None = None
     beside: Path | None = None
+    ragged: bool = False

@@ -37,7 +37,8 @@ def parity(
     plans: Sequence[Plan], steps: int = 10, *, tolerance: float = TOLERANCE, timeout_s: float = 60.0,
     progress: Callable[[str], None] = lambda line: None, pool: Pool | None = None,
 ) -> ParityOutput:  # fmt: skip
-    """Train each plan and its one-process reference for `steps` steps in fp32 on the same synthetic tokens.
+    """Train each plan and its one-process reference for `steps` steps in fp32 on the same synthetic tokens, in samples
+    of unequal length.
 
     Compared in this order: initial weights (to the bit), the first loss, each parameter's first gradient, each step's
     loss and gradient norm (before clipping), final weights, and whether copies on several ranks are still equal to the
@@ -60,14 +61,14 @@ def parity(
     progress(f"training {len(cases)} layouts and {len(references)} reference(s), {steps} steps each")
     own = [references.index(one_process(plan)) for plan in cases]
     beside = [*[None] * len(references), *own]
-    courses = train_all([*references, *cases], steps, timeout_s, progress, pool, beside)
+    courses = train_all([*references, *cases], steps, timeout_s, progress, pool, beside, ragged=True)
     rows, first = [], None
     for plan, course, reference_of in zip(cases, courses[len(references) :], own, strict=True):
         largest, difference = compare(courses[reference_of], course, tolerance)
         label = f"{plan.setup.name}: {describe(plan.layout)}"
         if difference and "gradient" in difference:
-            reference = courses[reference_of]
-            losses, norms = (reference.losses[0], course.losses[0]), (reference.grad_norms[0], course.grad_norms[0])
+            one = courses[reference_of]
+            losses, norms = (one.losses[0], course.losses[0]), (one.grad_norms[0], course.grad_norms[0])
             difference += explain(plan.layout.tp, losses, norms)
         if difference and first is None:
             first = f"{label}: {difference}"
@@ -138,12 +139,12 @@ def synthetic_tokens(vocab: int, count: int, seed: int) -> NDArray[np.uint32]:
 
 def train_all(
     plans: Sequence[Plan], steps: int, timeout_s: float, progress: Callable[[str], None] = lambda line: None,
-    pool: Pool | None = None, beside: Sequence[int | None] = (),
+    pool: Pool | None = None, beside: Sequence[int | None] = (), ragged: bool = False,
 ) -> list[Course]:  # fmt: skip
     """Train every plan in turn in one set of processes, those of `pool` if one is given.
 
-    `beside[i]` is the index of an earlier plan whose parameters the i-th's are compared with, or None. Raises RunFailed
-    with what a failing rank said last.
+    `ragged`: samples end early. `beside[i]` is the index of an earlier plan whose parameters the i-th's are compared
+    with, or None. Raises RunFailed with what a failing rank said last.
     """
     with ExitStack() as held:
         folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="meshwright-parity-")))
@@ -166,7 +167,7 @@ def train_all(
             other = beside[index] if beside else None
             case = Case(
                 plan, steps, tokens[need], timeout_s, folder / f"kept{index}" if index in beside else None,
-                None if other is None else folder / f"kept{other}",
+                None if other is None else folder / f"kept{other}", ragged,
             )  # fmt: skip
             job = Job("meshwright.trainer.parity_rank:train_case", (case,), plan.layout.world, timeout_s)
             courses.append(pool.run(job, waiting)[0])

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from meshwright.trainer.courses import GLOBAL, OWN, Case, Course
 from meshwright.trainer.data import open_tokens, samples
@@ -24,7 +26,8 @@ def train_case(case: Case) -> Course:
         found[BEFORE] = wholes(engine, engine.parts.owned)
     outcomes = []
     for step in range(case.steps):
-        outcomes.append(engine.step(step, samples(tokens, step, batch.global_batch, batch.seq_len, seed)))
+        rows = samples(tokens, step, batch.global_batch, batch.seq_len, seed)
+        outcomes.append(engine.step(step, ragged(rows, step) if case.ragged else rows))
         if looked and step == 0:
             found[GRADIENTS] = wholes(engine, gradients_of(engine))
     if looked:
@@ -34,6 +37,14 @@ def train_case(case: Case) -> Course:
         tuple(outcome.loss for outcome in outcomes), tuple(outcome.grad_norm for outcome in outcomes), before,
         weight_norm(engine), drifted(engine), *compared,
     )  # fmt: skip
+
+
+def ragged(rows: NDArray[np.int64], step: int) -> NDArray[np.int64]:
+    """Samples [n, S + 1] of which each is trained on up to a place of its own, at least half of it: a mean over ranks
+    or micro-batches that hold unequal numbers of trained tokens is not the mean over tokens."""
+    length = rows.shape[1]
+    ends = length - np.random.default_rng(step).integers(0, max(1, length // 2), len(rows))
+    return np.where(np.arange(length) < ends[:, None], rows, -1)
 
 
 def _compared(found: dict[str, Arrays | None], kept: Path | None, beside: Path | None):  # type: ignore[no-untyped-def]

@@ -4,7 +4,8 @@ import math
 from collections.abc import Mapping
 
 ODD = 20.0  # times larger than the loss's: a gradient norm's relative gap that rounding does not explain
-NOTABLE = 1e-3  # relative gap of a norm below which nothing is said
+NOTABLE = {True: 5e-5, False: 1e-3}  # relative gap of a norm below which nothing is said, in fp32 and below it
+LEAST = 1e-4  # share of the squared norm
 ALIKE = 0.03  # how far the estimates from several degrees may be apart to speak for one cause
 
 
@@ -17,7 +18,7 @@ def suspicious(losses: tuple[float, float], norms: tuple[float, float], exact: b
     """Why two runs of one training are not merely rounded differently, from their first losses and gradient norms; None
     when they may be. `exact`: both computed in fp32."""
     loss, norm = gap(*losses), gap(*norms)
-    if not norm > NOTABLE or norm <= ODD * loss:
+    if not norm > NOTABLE[exact] or norm <= ODD * loss:
         return None
     repeat = "" if exact else "; repeat both in fp32, where rounding cannot hide it"
     return (
@@ -34,7 +35,7 @@ def counted_twice(norms: Mapping[int, float]) -> float | None:
         return None
     found = [((norm / norms[1]) ** 2 - 1) / (degree - 1) for degree, norm in norms.items() if degree > 1]
     mean = math.fsum(found) / len(found)
-    if not NOTABLE < mean < 1 or max(abs(r - mean) for r in found) > ALIKE:
+    if not LEAST < mean < 1 or max(abs(r - mean) for r in found) > ALIKE:
         return None
     return mean
 
