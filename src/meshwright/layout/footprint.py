@@ -1,9 +1,9 @@
 """How much memory a layout roughly needs: enough to say that something was not necessary, or cannot be enough.
 
-The exact figure by rank and kind is the predictor's; here stages count as equal, and experts as sharded like the rest
-(too little rather than too much).
+The exact figure by rank and kind is the predictor's; here stages count as equal.
 """
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -12,9 +12,11 @@ from meshwright.layout.proposal import Proposal
 from meshwright.layout.thresholds import COMFORT
 from meshwright.model.activations import loss_bytes, unit_activation_bytes
 from meshwright.model.architecture import Architecture
-from meshwright.model.parameters import stage_parameters
+from meshwright.model.parameters import tensor_parameters
+from meshwright.model.shapes import variant_tensors
 from meshwright.model.states import StateBytes, state_bytes
 from meshwright.model.units import units_of
+from meshwright.model.variants import alike, variants_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class Shares:
     micro_batches: int = 1
     sp: bool = False
     ep: int = 1
+    etp: int | None = None  # None: as tp
     shard_group: int | None = None
 
     @property
@@ -38,11 +41,28 @@ class Shares:
         """Ranks that share one set of ZeRO shards."""
         return min(self.shard_group or self.dp * self.cp, self.dp * self.cp)
 
+    @property
+    def expert_shards(self) -> int:
+        """The same of experts, which are held by as many ranks as remain beside `ep` and `etp`."""
+        copies = self.dp * self.cp * self.tp // (self.ep * (self.etp or self.tp))
+        return max(1, min(self.shards, copies))
+
 
 @lru_cache(maxsize=256)
-def parameters(arch: Architecture, tp: int = 1, ep: int = 1) -> int:
+def _apart(arch: Architecture, tp: int, ep: int, etp: int | None) -> tuple[int, int]:
+    """Parameters of the whole model on one tensor rank: without experts, and its part of the experts."""
+    dense = experts = 0
+    for variant, number in Counter(variants_of(arch)).items():
+        for tensor in variant_tensors(arch, variant):
+            if not tensor.tied:
+                held = number * tensor_parameters(tensor, tp, ep, etp)
+                dense, experts = (dense, experts + held) if tensor.copies > 1 else (dense + held, experts)
+    return dense, experts
+
+
+def parameters(arch: Architecture, tp: int = 1, ep: int = 1, etp: int | None = None) -> int:
     """Parameters of the whole model on one tensor rank, with its part of the experts."""
-    return stage_parameters(arch, units_of(arch), tp, ep)
+    return sum(_apart(arch, tp, ep, etp))
 
 
 def recipe_of(p: Proposal) -> StateBytes:
@@ -53,7 +73,13 @@ def recipe_of(p: Proposal) -> StateBytes:
 
 def states(p: Proposal, of: Shares) -> float:
     """Bytes of weights, gradients and optimizer on the average rank."""
-    return parameters(p.arch, of.tp, of.ep) / of.pp * recipe_of(p).sharded(of.zero, of.shards)
+    return _divided(p.arch, recipe_of(p), of)
+
+
+def _divided(arch: Architecture, recipe: StateBytes, of: Shares) -> float:
+    dense, experts = _apart(arch, of.tp, of.ep, of.etp)
+    whole = dense * recipe.sharded(of.zero, of.shards) + experts * recipe.sharded(of.zero, of.expert_shards)
+    return whole / of.pp
 
 
 def least_states(p: Proposal, of: Shares) -> float:
@@ -66,7 +92,7 @@ def least_states(p: Proposal, of: Shares) -> float:
             return 0.0
         case "optimizer":
             kept = replace(recipe_of(p), master=0, moments=0)
-            return min(least, parameters(p.arch, of.tp, of.ep) / of.pp * kept.sharded(of.zero, of.shards))
+            return min(least, _divided(p.arch, kept, of))
         case _:
             return least
 
@@ -77,9 +103,12 @@ def activations(p: Proposal, of: Shares) -> float:
 
     def kept(recompute: Recompute) -> float:
         return sum(
-            unit_activation_bytes(arch, unit, training, of.micro_batch, length, recompute, of.tp, of.sp)
-            for unit in units_of(arch)
-        )
+            number * unit_activation_bytes(
+                arch, units_of(arch)[first], training, of.micro_batch, length, recompute, of.tp, of.sp, of.etp,
+                ep=of.ep,
+            )
+            for first, number in Counter(alike(arch)).items()
+        )  # fmt: skip
 
     alive = kept(of.recompute) / of.pp * min(of.micro_batches, of.pp)
     again = kept("none") / arch.layers if of.recompute != "none" else 0.0

@@ -91,7 +91,7 @@ def _explain_inside(p: Proposal) -> Explanation:
 def _gradients(p: Proposal) -> float:
     """Bytes of the whole gradient on the mean rank of a pipeline."""
     w = settled(p).wanted
-    return parameters(p.arch, w.tp or 1, w.ep or 1) / (w.pp or 1) * gradient_bytes(p.training)
+    return parameters(p.arch, w.tp or 1, w.ep or 1, w.etp) / (w.pp or 1) * gradient_bytes(p.training)
 
 
 def _exchange_holds(p: Proposal) -> bool:

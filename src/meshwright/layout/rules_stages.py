@@ -79,7 +79,8 @@ def _memory_holds(p: Proposal) -> bool:
 def _explain_memory(p: Proposal) -> Explanation:
     of = shares_of(p)
     assert of is not None
-    held, replicas = parameters(p.arch, of.tp, of.ep) / of.pp, of.shards
+    held = parameters(p.arch, of.tp, of.ep, of.etp) / of.pp
+    over = f"{of.shards}" + (f" (experts over {of.expert_shards})" if of.expert_shards != of.shards else "")
     need = states(p, of) if p.wanted.offload in (None, "none") else least_states(p, of)
     helps = [
         f"{spelled(p, 'layout.zero')} = {zero}: {gib(states(p, replace(of, zero=zero)))}"
@@ -90,7 +91,7 @@ def _explain_memory(p: Proposal) -> Explanation:
     left = "" if p.wanted.offload in (None, "none") else f", {p.wanted.offload} offloaded"
     return Explanation(
         f"{count_text(held)} parameters a rank · {recipe_of(p).text()}"
-        f"{f', ZeRO-{of.zero} over {replicas}' if of.zero else ''}{left} = {gib(need)} of states alone, and a "
+        f"{f', ZeRO-{of.zero} over {over}' if of.zero else ''}{left} = {gib(need)} of states alone, and a "
         f"device has {gib(p.cluster.memory_bytes)}",
         tuple(helps) or (f"spread the states over more than {devices} devices (tp · pp, or zero = 3)",),
     )

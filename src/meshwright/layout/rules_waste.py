@@ -23,7 +23,7 @@ def shares_of(p: Proposal) -> Shares | None:
     return Shares(
         dp=replicas[0], tp=w.tp, pp=w.pp, cp=w.cp or 1, zero=w.zero or 0, recompute=w.recompute or "none",
         micro_batch=w.micro_batch or 1, micro_batches=micro_batches_of(p) or w.pp, sp=bool(w.sp), ep=w.ep or 1,
-        shard_group=w.shard_group if w.zero else None,
+        etp=w.etp, shard_group=w.shard_group if w.zero else None,
     )  # fmt: skip
 
 
@@ -161,14 +161,14 @@ def _explain_tensor(p: Proposal) -> Explanation:
 
 def _sharding_needed(p: Proposal) -> bool:
     now = shares_of(p)
-    return now is None or p.arch.experts > 0 or now.zero != 3 or now.dp == 1 or not comfortable(p, replace(now, zero=0))
+    return now is None or now.zero != 3 or now.dp == 1 or not comfortable(p, replace(now, zero=0))
 
 
 def _explain_sharding(p: Proposal) -> Explanation:
     now = shares_of(p)
     assert now is not None
     m, shards = micro_batches_of(p) or 1, now.dp * now.cp
-    held = parameters(p.arch, now.tp) / now.pp
+    held = parameters(p.arch, now.tp, now.ep, now.etp) / now.pp
     recipe = state_bytes(p.training)
     moved = m * held * (2 * recipe.weight + recipe.gradient) * (shards - 1) / shards
     plain = 2 * held * recipe.gradient * (shards - 1) / shards
@@ -183,7 +183,7 @@ def _explain_sharding(p: Proposal) -> Explanation:
 
 def _recompute_needed(p: Proposal) -> bool:
     now = shares_of(p)
-    if now is None or p.arch.experts or now.recompute != "full" or p.wanted.micro_batch is None:
+    if now is None or now.recompute != "full" or p.wanted.micro_batch is None:
         return True
     return not comfortable(p, replace(now, recompute="none"))
 
@@ -201,7 +201,7 @@ def _explain_recompute(p: Proposal) -> Explanation:
 
 def _offload_needed(p: Proposal) -> bool:
     now, offload = shares_of(p), p.wanted.offload
-    if now is None or offload in (None, "none") or p.cluster.device.kind == "cpu" or p.arch.experts:
+    if now is None or offload in (None, "none") or p.cluster.device.kind == "cpu":
         return True
     return p.wanted.micro_batch is None or not comfortable(p, now)
 
