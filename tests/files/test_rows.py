@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.basics.errors import InputError
-from meshwright.files.rows import COLUMNS, Row, read_rows, row_of
+from meshwright.files.rows import COLUMNS, Row, read_rows, read_table, row_of
 from meshwright.files.rows_sense import nonsense
 
 DATA = Path(__file__).parents[2] / "data" / "measurements"
@@ -133,3 +133,26 @@ def test_csv_text_with_line_breaks_in_a_field(tmp_path: Path) -> None:
     buffer = io.StringIO()
     csv.writer(buffer).writerows([["id", "notes"], ["a", "two\nlines"], ["b", "x"]])
     assert [row.notes for row in read_rows(_file(tmp_path, buffer.getvalue()))] == ["two\nlines", "x"]
+
+
+def test_an_open_table_leaves_unknown_columns_out_and_names_the_nearest(tmp_path: Path) -> None:
+    found = read_table(_file(tmp_path, "micro_batchs,dp,owner,dpp\n2,4,me,1\n"))
+    assert found.unknown == (("micro_batchs", "micro_batch"), ("owner", None), ("dpp", None))  # dp itself is there
+    assert list(found.rows) == [Row(line=2, dp=4)]
+
+
+@pytest.mark.parametrize(("content", "said"), [("a,b\n1,2\n", "no column that is known"), ("id\tdp\n", "'\\\\t'")])
+def test_an_open_table_needs_a_known_column(tmp_path: Path, content: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        read_table(_file(tmp_path, content))
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"layers": "20000"}, "more than 10,000"), ({"gpus": "1e9"}, "more than 10,000,000"),
+        ({"global_batch": "8000000", "dp": "1", "pp": "2"}, "passes through a stage"),
+    ],
+)  # fmt: skip
+def test_counts_far_beyond_anything_trained_are_named(values: dict[str, str], said: str) -> None:
+    assert said in nonsense(row_of(list(values), list(values.values())))[0]

@@ -92,9 +92,10 @@ def _group(choices: Sequence[Choice]) -> Group:
     # of layouts that are predicted equally fast the slowest counts: nothing tells them apart
     first = min(choices, key=lambda choice: (choice.predicted_s, -choice.measured_s))
     best = min(choices, key=lambda choice: choice.measured_s)
-    lost = first.measured_s / best.measured_s - 1
+    as_good = first.measured_s <= best.measured_s * (1 + AS_GOOD)
+    regret = 0.0 if as_good else first.measured_s / best.measured_s - 1
     tau = kendall_tau([c.measured_s for c in choices], [c.predicted_s for c in choices])
-    return Group(tuple(choices), tau, lost if lost > AS_GOOD else 0.0, first, best)
+    return Group(tuple(choices), tau, regret, first, best)
 
 
 def kendall_tau(first: Sequence[float], second: Sequence[float]) -> float:
