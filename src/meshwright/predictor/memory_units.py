@@ -4,7 +4,13 @@
 scores that are stored, dropout masks, norms written out in operators, the activated gate (see `stacks.py`).
 """
 
-from meshwright.model.activations import Recompute, logits_bytes, unit_activation_bytes, value_bytes
+from meshwright.model.activations import (
+    Recompute,
+    logits_bytes,
+    matmul_input_bytes,
+    unit_activation_bytes,
+    value_bytes,
+)
 from meshwright.model.architecture import Architecture
 from meshwright.model.parameters import tensor_parameters
 from meshwright.model.shapes import tensors_of
@@ -68,6 +74,8 @@ def _habits(arch: Architecture, training: Training, unit: Unit, share: Share, mo
     if attends and stack.scores_bytes:
         reach = min(share.seq_len, variant_of(arch, unit).window or share.seq_len)
         extra += stack.scores_bytes * arch.heads / share.tp * reach - _FP32 * arch.heads / share.tp  # no log-sums
+    if attends and matmul_input_bytes(training) < value_bytes(training):  # the output matrix keeps it in 8 bits as well
+        extra += matmul_input_bytes(training) * arch.heads * arch.value_dim / share.tp
     if attends and stack.attention_copies:
         extra += stack.attention_copies * value_bytes(training) * arch.heads * arch.head_dim / share.tp
     if attends and stack.keeps_gathered and spread > 1:  # the inputs of the first matrix, of all ranks instead of one
@@ -102,6 +110,8 @@ def gradient_bytes_of(arch: Architecture, training: Training, unit: Unit, share:
     if unit.kind in ("ffn", "layer"):
         crowd = min(training.expert_imbalance, share.ep)
         between = (2 if arch.gated else 1) * _width(arch, unit, crowd) / share.tp
+        if variant_of(arch, unit).experts:  # of the token copies on their way back
+            between += arch.active_experts * arch.hidden * share.etp / share.tp * crowd
     if unit.kind in ("attn", "layer"):
         heads = 2 * arch.heads + 2 * max(arch.kv_heads, share.tp)  # result, queries, keys, values
         inside = heads * arch.head_dim / share.tp
