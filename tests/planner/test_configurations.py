@@ -124,6 +124,13 @@ def test_chunks_make_a_pipeline_interleaved() -> None:
     assert (layout.schedule, len(layout.stages), layout.placement) == ("interleaved", 8, (0, 1, 2, 3) * 2)
 
 
+def test_a_peak_beyond_the_device_is_nonsense() -> None:
+    degrees = {"gpus": 8, "dp": 8, "tp": 1, "pp": 1, "cp": 1, "layers": 32, "hidden": 4096}
+    answer = configuration_of(Row(line=1, gpu="A100-80GB", peak_memory_gib=55_491.0, **degrees))
+    assert isinstance(answer, Skipped)
+    assert (answer.kind, "MiB" in answer.reason) == ("nonsense", True)
+
+
 def test_a_row_without_devices_or_degrees_says_what_is_missing() -> None:
     without = configuration_of(Row(line=1, gpu="H100"))
     assert isinstance(without, Skipped)

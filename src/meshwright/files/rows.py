@@ -243,7 +243,7 @@ def _value(kind: Any, text: str) -> tuple[Any, str]:
 
 def _number(text: str, whole: bool) -> tuple[float | None, str]:
     try:
-        value = float(text.replace(",", "") if text.count(",") and not whole else text)
+        value = float(text)
     except ValueError:
         return None, "is no number"
     if not math.isfinite(value) or abs(value) > _MOST:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from meshwright.basics.errors import InputError
+from meshwright.basics.quantities import GIB
 from meshwright.files.plan import Plan
 from meshwright.files.prediction import DOES_NOT_FIT, StageMemory
 from meshwright.files.rows import Row
@@ -22,6 +23,9 @@ from meshwright.planner.rows_model import row_model
 from meshwright.planner.rows_stack import row_stack
 from meshwright.predictor.memory import rank_memory
 from meshwright.predictor.stacks import stack_of
+
+
+_MORE_THAN_ALL = 1.1  # of a device's memory: no peak, whether GB or GiB is meant
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +61,16 @@ def configuration_of(row: Row) -> Configuration | Skipped:
         return Skipped(row, "; ".join(str(complaint) for complaint in error.complaints), "missing")
 
 
-def _configuration(row: Row) -> Configuration:
+def _configuration(row: Row) -> Configuration | Skipped:
     how = row_stack(row)
     arch, about_model = row_model(row)
     cluster, about_cluster = row_cluster(row)
+    most = cluster.memory_bytes / GIB
+    if row.peak_memory_gib is not None and row.peak_memory_gib > _MORE_THAN_ALL * most:
+        reason = (
+            f"peak_memory_gib {row.peak_memory_gib:g}: {cluster.device.name} has {most:.0f} GiB (MiB, or GB of all?)"
+        )
+        return Skipped(row, reason, "nonsense")
     training, about_training = row_training(row, how.stack)
     stated = next((mode for mode in RECOMPUTE if row.recompute.lower() == mode), None)
     layout, about_layout = row_layout(row, arch, cluster, how, stated or "none")
