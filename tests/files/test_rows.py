@@ -70,7 +70,8 @@ def test_a_missing_file_a_folder_and_bytes_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("column", "value", "said"),
     [
-        ("step_time_s", "0,25", "no number"), ("step_time_s", "-3", "negative"), ("step_time_s", "fast", "no number"), ("dp", "2.5", "whole"),
+        ("step_time_s", "0,25", "no number"), ("step_time_s", "-3", "negative"),
+        ("step_time_s", "fast", "no number"), ("dp", "2.5", "whole"),
         ("step_time_s", "nan", "finite"), ("step_time_s", "inf", "finite"), ("hidden", "1e30", "sensible"),
         ("sp", "maybe", "neither"), ("tp", "0", "tp is 0"),
     ],

@@ -24,7 +24,6 @@ from meshwright.planner.rows_stack import row_stack
 from meshwright.predictor.memory import rank_memory
 from meshwright.predictor.stacks import stack_of
 
-
 _MORE_THAN_ALL = 1.1  # of a device's memory: no peak, whether GB or GiB is meant
 
 
