@@ -89,12 +89,11 @@ def _habits(arch: Architecture, training: Training, unit: Unit, share: Share, mo
 
 
 def _normed(arch: Architecture, unit: Unit, share: Share, spread: int) -> float:
-    """Values a token that pass through norms: of full width, and heads of queries and keys."""
-    wide = sum("norm" in tensor.name and tensor.shape == (arch.hidden,) for tensor in tensors_of(arch, unit))
-    if arch.norm == "layer" and arch.norm_bias:  # weight and bias are two tensors of one norm
-        wide //= 2
-    values = wide * arch.hidden / spread
-    if arch.qk_norm and not arch.qk_norm_wide and unit.kind in ("attn", "layer"):
+    """Values a token that pass through norms: those of hidden states and of latents, which `spread` ranks share, and
+    queries and keys, each head on its tensor rank, whether they are normed head by head or all together."""
+    norms = (tensor for tensor in tensors_of(arch, unit) if "norm" in tensor.name and tensor.name.endswith(".weight"))
+    values = sum(norm.shape[0] for norm in norms if not norm.name.startswith(("q_norm", "k_norm"))) / spread
+    if arch.qk_norm and unit.kind in ("attn", "layer"):
         values += (arch.heads / share.tp + max(arch.kv_heads / share.tp, 1)) * arch.head_dim
     return values
 
