@@ -9,7 +9,7 @@ from typing import Literal
 from meshwright.basics.errors import InputError
 from meshwright.basics.quantities import GIB
 from meshwright.files.plan import Plan
-from meshwright.files.prediction import DOES_NOT_FIT, StageMemory
+from meshwright.files.prediction import StageMemory
 from meshwright.files.rows import Row
 from meshwright.files.rows_sense import nonsense
 from meshwright.files.setup import Setup
@@ -24,6 +24,7 @@ from meshwright.planner.rows_stack import row_stack
 from meshwright.predictor.memory import rank_memory
 from meshwright.predictor.stacks import stack_of
 
+_STRAINED = 0.75  # probability of running out up to which a run that is known to have run is believed to fit
 _MORE_THAN_ALL = 1.1  # of a device's memory: no peak, whether GB or GiB is meant
 
 
@@ -106,15 +107,15 @@ def _plausible(
             found = found if recompute_stated else least_recompute(setup, found, batch)
             if stack != stacks[0] and found.recompute != "full":
                 continue  # only checkpoints move to CPU memory
-            limit = setup.proposal.cluster.memory_bytes
-            fitting = all(_fits(stage, limit) for stage in rank_memory(setup, found, batch))
+            fitting = _all_fit(setup, found, batch)
             if fitting:
                 break
         if fitting:
             break
     if not fitting:
         setup, found = replace(setup, stack=stacks[0]), replace(found, zero=layout.zero)
-    decided = [] if recompute_stated else [f"recompute {found.recompute}: the least that fits"]
+    some = "" if found.recompute_layers is None else f" for {found.recompute_layers} layers of a stage"
+    decided = [] if recompute_stated else [f"recompute {found.recompute}{some}: the least that fits"]
     if found.zero != layout.zero:
         decided.append(f"ZeRO-{found.zero}: it does not fit with ZeRO-{layout.zero}")
     if setup.stack != stacks[0]:
@@ -124,17 +125,33 @@ def _plausible(
 
 def least_recompute(setup: Setup, layout: Layout, batch: Batch) -> Layout:
     """The layout with the least recompute that fits, no less than the software recomputes by default; full where
-    nothing fits, because the row did run."""
-    modes: tuple[Recompute, ...] = RECOMPUTE[RECOMPUTE.index(stack_of(setup).recompute) :]
-    for mode in modes:
+    nothing fits, because the row did run. Megatron recomputes as many layers of a stage as it must."""
+    default = stack_of(setup).recompute
+    modes: tuple[Recompute, ...] = RECOMPUTE[RECOMPUTE.index(default) :]
+    for mode in modes[:-1]:
         found = replace(layout, recompute=mode)
-        limit = setup.proposal.cluster.memory_bytes
-        if mode == modes[-1] or all(_fits(stage, limit) for stage in rank_memory(setup, found, batch)):
+        if _all_fit(setup, found, batch):
             return found
-    raise AssertionError("unreachable: the last mode is always taken")
+    full = replace(layout, recompute="full")
+    if default == "full" or setup.runnable_by != "megatron":
+        return full
+    fewest, most = 1, max(sum(unit.endswith(".attn") for unit in stage) for stage in layout.stages)
+    while fewest < most:
+        middle = (fewest + most) // 2
+        if _all_fit(setup, replace(full, recompute_layers=middle), batch):
+            most = middle
+        else:
+            fewest = middle + 1
+    some = replace(full, recompute_layers=fewest)
+    return some if _all_fit(setup, some, batch) else full
+
+
+def _all_fit(setup: Setup, layout: Layout, batch: Batch) -> bool:
+    limit = setup.proposal.cluster.memory_bytes
+    return all(_fits(stage, limit) for stage in rank_memory(setup, layout, batch))
 
 
 def _fits(stage: StageMemory, limit: int) -> bool:
     if stage.p_oom is not None:
-        return stage.p_oom < DOES_NOT_FIT
+        return stage.p_oom < _STRAINED
     return stage.total <= (limit if stage.limit is None else stage.limit)

@@ -98,14 +98,33 @@ def _modifiers(row: Row, stack: Stack) -> list[str]:
     said = f"{row.notes} {row.overlap_notes}".lower()
     if re.search(r"fused (ce|cross.?entropy)|cross.?entropy fusion on", said):
         found.append("fused-loss")
+    found += _of_nemo(row)
     modules = re.search(r"selective recompute (?:of|modules:) ([a-z_, ]+)", row.notes)
     if modules:
         found += [f"re-{module}" for module in MODULES if module in re.split(r"[,\s]+", modules.group(1))]
     found += [name for pattern, name in _OVERLAP if re.search(pattern, said)]
+    found += _bridge(row, stack)
     found += _away(row)
     schedule = row.schedule.lower()
     found += [name for pattern, name in _SCHEDULED if re.search(pattern, schedule)]
     return found
+
+
+def _bridge(row: Row, stack: Stack) -> list[str]:
+    """From its release 26.06 on Megatron-Bridge runs mixtures of transformers on NVLink racks with overlapped dispatch
+    and whole iterations in a CUDA graph (its summaries of 26.06 say so, later ones leave it out)."""
+    late = stack.name.startswith("megatron-bridge") and (year_month(row.date) or (0, 0)) >= (2026, 7)
+    racks = row.gpu.upper().startswith("GB") and not row.overlap_notes
+    hybrid = "nemotron" in row.model_name.lower()
+    return ["ep-overlap", "some-graphs" if hybrid else "graphs"] if late and racks and row.experts else []
+
+
+def _of_nemo(row: Row) -> list[str]:
+    """NeMo reduced gradients in bf16, and until the summer of 2024 updated with Apex' distributed Adam."""
+    if not re.search(r"\bnemo\b", row.framework.lower()) or "automodel" in row.framework.lower():
+        return []
+    when = year_month(row.date) or (2026, 1)
+    return ["half-gradients", "remainders"] if (2023, 1) <= when < (2024, 7) else ["half-gradients"]
 
 
 def _away(row: Row) -> list[str]:

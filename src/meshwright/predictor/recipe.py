@@ -71,9 +71,10 @@ def full_recipe(setup: Setup) -> Recipe:
     if quantised and stack.fp8_weights and training.precision != "nvfp4":  # by rows and columns, instead of two bytes
         quantised = 2 * quantised - plain.weight
     half = training.precision != "fp32"
+    master = min(plain.master, stack.master_bytes)
     twice = stack.name.startswith("deepspeed") and half and gradient_bytes(training) == 4
     return Recipe(
-        plain.weight, quantised, min(plain.weight, value_bytes(training)), plain.gradient, plain.master, moments,
+        plain.weight, quantised, min(plain.weight, value_bytes(training)), plain.gradient, master, moments,
         max(moments, 8.0) if training.optimizer == "muon" else moments, stack.step_bytes if half else 0.0,
         stack.unsharded_bytes, stack.sharded_bytes, WEIGHT_BYTES[training.precision] if twice else 0.0,
         stack.whole_gradients,

@@ -24,6 +24,7 @@ class Stack:
         weights_fp32      parameters live in fp32 and are cast or gathered in half precision: no master copy beside them
         fp8_weights       8-bit recipes keep the weights in 8 bits, by rows and by columns, instead of beside half-
                           precision ones
+        master_bytes      of a master copy: 2 where only what half precision rounds off is kept beside the weight
         pure_half         no master copy, and moments in half precision
         gradient_dtype    what it accumulates gradients in by default (a plan's own `gradient_dtype` decides)
         whole_gradients   the whole gradient buffer exists from the start and is never freed: also in forward, and
@@ -71,6 +72,8 @@ class Stack:
         reserve           False: its allocator does not hold freed blocks back (no fragmentation worth a line)
     Time (factors are over those of a device's constants; on CPUs none of these applies)
         products          throughput of matrix products: heuristics, alignment, autotuning
+        tuned_for         the newest generation of devices (V, A, H, B) that its kernels were tuned for; "": of its day
+        exchange          throughput of the exchange between replicas over that of large messages: small buckets
         attention         throughput of the fused attention (older kernels are slower)
         passes            traffic of element-wise work over that of fused kernels
         host              the host's time for a kernel: Python, dispatch, hooks
@@ -93,6 +96,7 @@ class Stack:
     source: str
     weights_fp32: bool = False
     fp8_weights: bool = False
+    master_bytes: float = 4.0
     pure_half: bool = False
     gradient_dtype: Literal["fp32", "half"] = "fp32"
     whole_gradients: bool = True
@@ -126,6 +130,8 @@ class Stack:
     context_mib: float = 600.0
     reserve: bool = True
     products: float = 1.0
+    tuned_for: str = ""
+    exchange: float = 1.0
     attention: float = 1.0
     passes: float = 1.0
     host: float = 1.0
@@ -155,6 +161,8 @@ MODIFIERS: dict[str, dict[str, Any]] = {
     "dropout": {"dropout": True},
     "no-dropout": {"dropout": False},
     "fused-loss": {"logit_bytes": 4.0},  # cross entropy in the scores' own dtype: scores and gradient
+    "half-gradients": {"gradient_dtype": "half"},  # NeMo's recipes: grad_sync_dtype bf16
+    "remainders": {"master_bytes": 2.0},  # Apex' distributed Adam on bf16 weights (store_param_remainders)
     "2p": {"in_flight": 2.0, "more_in_flight": -1.0},  # zero-bubble schedules with twice 1F1B's memory
     "v-half": {"in_flight": 1 / 2},
     "v-min": {"in_flight": 1 / 3},
