@@ -1,18 +1,22 @@
 """Write the pages whose every output is real: the verbs run, and what they print is pasted into the templates.
 
-    python docs/generate.py            write docs/worked-example.md, docs/common-mistakes.md and docs/schemas.md
-    python docs/generate.py --check    exit 1 and name the pages that are not what the verbs print today
+    python docs/generate.py                write every page
+    python docs/generate.py --check        exit 1 and name the pages that are not what the verbs print today; without
+                                           docs/accuracy.md, which predicts 1,800 rows
+    python docs/generate.py --check-all    the same with docs/accuracy.md
 
-A template is Markdown with two additions. A fenced block of kind `meshwright` holds one command line (without the
+A template is Markdown with three additions. A fenced block of kind `meshwright` holds one command line (without the
 program's name) and becomes the command with its output. After the kind may stand
 
     exit=N        the exit code that is expected (default 0)
     only=a,b      of `check`: only the blocks of these rules; `instead` is its table of neighbours
     until=TEXT    stop before the line that starts with TEXT, where `_` is a space
 
-`{{ command | path | format }}` becomes one figure of the command's --json; in the path, `kind=plain` filters a list,
-and a key of a list is its least value. Only commands whose answer does not depend on this machine belong here; the time
-that a search took is blanked.
+A fenced block of kind `table` holds the name of a table of `accuracy_tables.py` and, on the next line, the command line
+whose --json it is made from. `{{ command | path | format }}` becomes one figure of the command's --json; in the path,
+`kind=plain` filters a list, and a key of a list is its least value.
+
+Only commands whose answer does not depend on this machine belong here; the time that a search took is blanked.
 """
 
 import difflib
@@ -26,12 +30,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from accuracy_tables import TABLES
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("worked-example", "common-mistakes")
+SLOW = ("accuracy",)  # pages whose commands take long
 CUT = "[...]"
 
 _BLOCK = re.compile(r"^```meshwright(?P<options>[^\n]*)\n(?P<command>[^\n]+)\n```$", re.MULTILINE)
 _FIGURE = re.compile(r"\{\{(?P<command>[^|{}]+)\|(?P<path>[^|{}]+)\|(?P<format>[^|{}]+)\}\}")
+_TABLE = re.compile(r"^```table\n(?P<name>\w+)\n(?P<command>[^\n]+)\n```$", re.MULTILINE)
 _SEARCH_TIME = re.compile(r"(layouts in )[\d.]+ (?:µs|ms|s|min)")
 
 
@@ -115,11 +123,17 @@ def _figure(match: re.Match[str]) -> str:
     return format(value, match["format"].strip()).replace("%", " %")
 
 
+def _made_table(match: re.Match[str]) -> str:
+    if match["name"] not in TABLES:
+        raise DocumentError(f"no table {match['name']!r}: there are {', '.join(TABLES)}")
+    return TABLES[match["name"]](json.loads(run(match["command"].strip() + " --json")[1]))
+
+
 def page(name: str) -> str:
     """One page, made from its template. Raises DocumentError."""
     template = (ROOT / "docs" / "templates" / f"{name}.md").read_text(encoding="utf-8")
     made = f"<!-- Made from docs/templates/{name}.md by `make docs`: edit that. -->\n\n"
-    return made + _FIGURE.sub(_figure, _BLOCK.sub(_pasted, template))
+    return made + _FIGURE.sub(_figure, _TABLE.sub(_made_table, _BLOCK.sub(_pasted, template)))
 
 
 def schemas() -> str:
@@ -133,10 +147,11 @@ def schemas() -> str:
 
 def main(arguments: list[str]) -> int:
     """Write the pages, or compare them with what the verbs print today."""
-    if arguments not in ([], ["--check"]):
+    if arguments not in ([], ["--check"], ["--check-all"]):
         print(__doc__, file=sys.stderr)
         return 2
-    made = {f"{name}.md": page(name) for name in PAGES} | {"schemas.md": schemas()}
+    pages = PAGES if arguments == ["--check"] else (*PAGES, *SLOW)
+    made = {f"{name}.md": page(name) for name in pages} | {"schemas.md": schemas()}
     stale = []
     for name, text in made.items():
         path = ROOT / "docs" / name

@@ -23,7 +23,7 @@ PREDICTIONS = (
 )  # fmt: skip
 """Columns of the table of predictions."""
 
-_WORST = 12
+_WORST = 60
 _SAID_EVERY = 250  # rows
 
 

@@ -68,8 +68,10 @@ class Judged:
 
     @property
     def layout_text(self) -> str:
-        """The layout and the micro-batch, in a line."""
-        return f"{describe(self.plan.layout)}, micro-batch {self.plan.batch.micro_batch}"
+        """The layout and the micro-batch, with the row's own word for a schedule that counts as another."""
+        stated, known = self.row.schedule, self.plan.layout.schedule
+        own = f" ({stated})" if self.plan.layout.pp > 1 and known not in stated else ""
+        return f"{describe(self.plan.layout)}{own if stated else ''}, micro-batch {self.plan.batch.micro_batch}"
 
     @property
     def p_oom(self) -> float:
@@ -102,7 +104,7 @@ def judge(row: Row) -> Judged | Skipped:
 def _judged(found: Configuration) -> Judged | Skipped:
     row, plan, prediction = found.row, found.plan, predict(found.plan)
     step, figure = measured_step(row, plan), None if ran_out(row) else memory_figure(row)
-    wrong = impossible(plan, prediction, step, figure)
+    wrong = impossible(prediction, step)
     if wrong:
         return Skipped(row, wrong, "nonsense")
     rank = None if figure is None else figure.rank
