@@ -13,6 +13,7 @@ from meshwright.layout.rules import LEGALITY
 from meshwright.model.parameters import total_parameters
 from meshwright.planner.configurations import Configuration, Skipped, configuration_of
 from meshwright.planner.rows_stack import row_stack
+from meshwright.predictor.stacks import stack_of
 
 DATA = Path(__file__).parents[2] / "data" / "measurements"
 
@@ -87,6 +88,13 @@ def test_parameter_counts_are_near_the_published_ones(found: list[Configuration 
 )  # fmt: skip
 def test_software_of_a_framework_and_date(framework: str, date: str, base: str) -> None:
     assert row_stack(Row(line=1, framework=framework, date=date)).stack.name.split("+")[0] == base
+
+
+@pytest.mark.parametrize(("date", "master"), [("2024-06", 2.0), ("2024-11", 4.0)])
+def test_nemo_reduces_in_half_precision_and_kept_remainders_at_first(date: str, master: float) -> None:
+    plan = _plan(framework="NeMo/Megatron-Core", date=date).plan
+    assert plan.setup.proposal.training.gradient_dtype == "bf16"
+    assert stack_of(plan.setup).master_bytes == master
 
 
 def test_an_unknown_framework_is_said() -> None:

@@ -90,6 +90,11 @@ def test_weights_in_eight_bits_take_no_more_than_in_half_precision(make_plan: Ma
     assert beside == pytest.approx(1.5 * half, rel=1e-6)
 
 
+def test_remainders_of_weights_take_half_a_master_copy(make_plan: MakePlan) -> None:
+    whole, remainder = (parts(make_plan, f"megatron-2024{name}")["master"] for name in ("", "+remainders"))
+    assert remainder * 2 == whole
+
+
 def test_stored_attention_scores_after_korthikanti(make_plan: MakePlan) -> None:
     """5 · a · s² · b bytes a layer with dropout, 2 · a · s² · b without, and no log-sums (arXiv:2205.05198, eq. 1)."""
     flash, scores, dropped = (
