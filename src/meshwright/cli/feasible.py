@@ -67,7 +67,7 @@ def _refused(setup: Setup) -> tuple[Problem, ...]:
     reasons = list(dict.fromkeys(one.reason for one in rejected if not one.reason.startswith("[")))
     others = [
         name for name in get_args(Runner)
-        if name not in ("any", setup.runnable_by) and space(replace(setup, runnable_by=name)).groups
+        if name not in ("any", setup.runnable_by) and space(replace(setup, runnable_by=name)).families
     ]  # fmt: skip
     if not reasons:
         return ()

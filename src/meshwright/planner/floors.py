@@ -1,6 +1,5 @@
 """Lower bounds of a layout's step time and memory that need no stages: what the search compares before it cuts."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -8,11 +7,11 @@ from numpy.typing import NDArray
 
 from meshwright.files.run import MeasuredUnits
 from meshwright.files.setup import Setup
-from meshwright.layout.degrees import Layout
+from meshwright.layout.degrees import Layout, Recompute
 from meshwright.layout.schedules import SPLIT_BACKWARD
 from meshwright.model.units import Unit, units_of
 from meshwright.planner.cutting import SECONDS, Stages, proportions
-from meshwright.planner.space import Group, Structure
+from meshwright.planner.space import Family, Group, Structure
 from meshwright.predictor import groups
 from meshwright.predictor.compute import Share
 from meshwright.predictor.constants import CONTENTION, STEP_HOST_S
@@ -24,6 +23,9 @@ from meshwright.predictor.memory_rows import States, state_sizes
 from meshwright.predictor.table import Figure, UnitTable, share_table
 
 Floats = NDArray[np.float64]
+
+ENDLESS = 1 << 16
+"""Sequences of an endless micro-batch: whole tiles, full pipes."""
 
 _ROUNDING = 1e-9  # relative: sums in another order
 _PLAIN = Layout(((),), (0,))  # the usual bucket and overlap
@@ -61,9 +63,15 @@ class Tables:
 
     def __call__(self, group: Group) -> ShareSums:
         """The sums for the share of this group."""
-        share = group.share(self.setup.proposal.seq_len)
+        return self._of(group.share(self.setup.proposal.seq_len), group.structure)
+
+    def endless(self, s: Structure, recompute: Recompute) -> ShareSums:
+        """The sums for an endless micro-batch on these degrees."""
+        return self._of(Share(ENDLESS, self.setup.proposal.seq_len, s.tp, s.sp, s.cp, s.ep, s.etp, recompute), s)
+
+    def _of(self, share: Share, degrees: Structure) -> ShareSums:
         if share not in self.known:
-            self.known[share] = _sums(share_table(self.setup, share, group.structure, self.measured, self.units))
+            self.known[share] = _sums(share_table(self.setup, share, degrees, self.measured, self.units))
         return self.known[share]
 
 
@@ -122,20 +130,6 @@ class Floors:
         self.habits = habits_of(self.setup)
         self.over = self.habits.over
 
-    def of_groups(self, found: Sequence[Group]) -> list[float]:
-        """`of_group` of each."""
-        bounds: list[float] = []
-        structure: Structure | None = None
-        known: dict[tuple[int, str], ShareSums] = {}
-        for group in found:
-            if group.structure is not structure:
-                structure, known = group.structure, {}
-            key = group.micro_batch, group.recompute
-            if key not in known:
-                known[key] = self.tables(group)
-            bounds.append(self._pipeline_s(group, self._work_s(group, known[key])) + STEP_HOST_S.value)
-        return bounds
-
     def of_group(self, group: Group) -> float:
         """A lower bound of the step of every layout in a group.
 
@@ -143,7 +137,11 @@ class Floors:
         all work before it once and its own m times: no partition of total work T makes the largest of these less than
         T / (1 - (1 - 1/m)^pp).
         """
-        return self.of_groups([group])[0]
+        return self._pipeline_s(group, self.work_s(group)) + STEP_HOST_S.value
+
+    def work_s(self, group: Group) -> float:
+        """What all units together take at least for one micro-batch on one rank of these layouts."""
+        return self._work_s(group, self.tables(group))
 
     def _work_s(self, group: Group, sums: ShareSums) -> float:
         some = group.recompute == "full" and self.setup.proposal.wanted.recompute_layers is not None
@@ -202,8 +200,12 @@ class Floors:
         )
         return (least * self.over + of.context) * (1 - _ROUNDING)
 
-    def _states(self, group: Group, zero: int, together: bool) -> _States:
-        sums, s, cluster = self.tables(group), group.structure, self.setup.proposal.cluster
+    def states(self, family: Family, zero: int) -> _States:
+        """The least bytes of the states of all layouts of a family."""
+        return self._states(family.structure, self.tables.endless(family.structure, "none"), zero, True)
+
+    def _states(self, s: Structure, sums: ShareSums, zero: int, together: bool) -> _States:
+        cluster = self.setup.proposal.cluster
         tied = sums.table.tied if together else 0.0
         ends = float(sums.table.figures[[0, -1], Figure.DENSE].sum()) - tied
         offload = self.setup.proposal.wanted.offload or "none"
@@ -228,7 +230,7 @@ class Floors:
         proposal, s, sums = self.setup.proposal, group.structure, self.tables(group)
         cluster, training = proposal.cluster, proposal.training
         dense, expert = sums.dense - (sums.table.tied if together else 0.0), sums.expert
-        states = self._states(group, zero, together)
+        states = self._states(s, sums, zero, together)
         each = np.array([dense / s.pp]), np.array([expert / s.pp])
         optimizer = float(optimizer_s(self.setup, s, zero, *each, self.tables.measured)[0])
         if not have_replicas(s, expert > 0):
@@ -236,7 +238,7 @@ class Floors:
         bucket = _PLAIN.bucket_mib if proposal.wanted.bucket_mib is None else proposal.wanted.bucket_mib
         exchange = step_exchange(
             proposal.arch, training, cluster, zero, bucket, replica_groups(cluster, s), Parameters(dense, expert),
-            len(sums.table.names), len(group.placement), self.habits.stack.gather_overlap,
+            len(sums.table.names), len(group.placement), self.habits.stack,
         )  # fmt: skip
         copies_f, copies_b = copies_s(self.setup, zero, np.array([dense + expert]))  # none below ZeRO-2
         copies = float(copies_f[0] + copies_b[0])

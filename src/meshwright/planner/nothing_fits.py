@@ -31,24 +31,28 @@ def _other_runners(setup: Setup) -> list[str]:
     return [
         name
         for name in get_args(Runner)
-        if name not in ("any", setup.runnable_by) and space(replace(setup, runnable_by=name)).groups
+        if name not in ("any", setup.runnable_by) and space(replace(setup, runnable_by=name)).families
     ]
 
 
-def _lean_groups(groups: tuple[Group, ...]) -> list[Group]:
+def _lean_groups(found: Space) -> list[Group]:
     """For each set of degrees the thriftiest recompute, the smallest micro-batch, the highest ZeRO stage, and 1F1B
     where it is free: what needs least memory."""
-    least: dict[object, tuple[tuple[int, ...], Group]] = {}
-    for group in groups:
-        key = (-RECOMPUTE.index(group.recompute), group.micro_batch, group.schedule != "1f1b", -group.zeros[-1])
-        if group.structure not in least or key < least[group.structure][0]:
-            least[group.structure] = (key, group)
-    return [replace(group, zeros=group.zeros[-1:]) for _, group in least.values()]
+    groups = []
+    for family in found.families:
+        choices = [
+            (-RECOMPUTE.index(of.recompute), batches[batch][0], of.schedule != "1f1b", -of.zeros[-1], feature, batch)
+            for feature, (of, batches) in enumerate(zip(family.features, family.batches, strict=True))
+            for batch in range(len(batches))
+        ]
+        group = family.group(*min(choices)[-2:])
+        groups.append(replace(group, zeros=group.zeros[-1:]))
+    return groups
 
 
 def leanest_of(setup: Setup) -> Candidate | None:
     """What comes closest to fitting of everything that the fixed parts of a job leave open; None when nothing runs."""
-    return leanest(Bench(setup), _lean_groups(space(setup).groups))
+    return leanest(Bench(setup), _lean_groups(space(setup)))
 
 
 def _freed(setup: Setup) -> Iterator[tuple[str, Setup]]:
@@ -65,7 +69,7 @@ def nothing_fits(bench: Bench, found: Space) -> str:
     more devices, or more memory."""
     setup = bench.setup
     limit = setup.proposal.cluster.memory_bytes
-    least = leanest(bench, _lean_groups(found.groups))
+    least = leanest(bench, _lean_groups(found))
     if least is None:
         return nothing_runs(setup, found.rejected)
     if least.fits:

@@ -13,6 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from meshwright.basics.errors import AnswerIsNo
 from meshwright.basics.quantities import gib
 from meshwright.files.plan import Plan
@@ -22,15 +25,21 @@ from meshwright.layout.degrees import RECOMPUTE
 from meshwright.layout.proposal import proposal_of
 from meshwright.layout.rules import legal
 from meshwright.planner.candidates import Bench, Candidate
+from meshwright.planner.columns import columns_of
 from meshwright.planner.explain import why_ranked
 from meshwright.planner.nothing_fits import nothing_fits, nothing_runs
 from meshwright.planner.refusals import refusal
-from meshwright.planner.space import Group, Rejection, Structure, space
-from meshwright.predictor.constants import RESOLUTION
+from meshwright.planner.space import Group, Rejection, Space, Structure, space
+from meshwright.predictor.constants import RESOLUTION, STEP_HOST_S
 
 __all__ = ["PlanResult", "Rejection", "plan", "ranked"]
 
-_UNCUT, _EXACT, _CUT, _GROUP = range(4)  # of equal keys: what may still become a candidate, then the more refined
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_UNCUT, _EXACT, _CUT, _GROUP, _SHARE = range(5)
+"""Of equal keys first what may still become a candidate, then the more refined."""
+
 _SAME_DEGREES = 2  # of a short list, at most so many plans share their degrees
 
 
@@ -55,6 +64,10 @@ class _Uncut:
     bounded: bool = False
 
 
+def _floor_text(floor: float) -> str:
+    return f"{gib(floor)}, however its stages are cut,"
+
+
 @dataclass
 class _TooLarge:
     """Layouts of some degrees and recompute that do not fit: how many, and the one that comes closest."""
@@ -64,25 +77,54 @@ class _TooLarge:
     text: str
 
 
+class _Run:
+    """Groups that share a unit's work, by their bounds: the others wait until the first has come up."""
+
+    def __init__(self, rows: Ints, bounds: Floats) -> None:
+        order = np.argsort(bounds, kind="stable")
+        self.rows, self.bounds = rows[order].tolist(), bounds[order].tolist()
+        self.next = 0
+
+
+Item = Ints | _Run | _Uncut | Candidate | tuple[Candidate, Plan]
+
+
 class _Search:
     """The heap of one search. Keys are seconds; ties go to what was enumerated first, and to the more refined."""
 
-    def __init__(self, bench: Bench, groups: tuple[Group, ...]) -> None:
+    def __init__(self, bench: Bench, found: Space) -> None:
         self.bench = bench
-        self.limit = bench.setup.proposal.cluster.memory_bytes
-        self.too_large: dict[tuple[str, str], _TooLarge] = {}
-        self.groups, self.bounds = groups, bench.floors.of_groups(groups)
-        self.waiting = iter(sorted(range(len(groups)), key=self.bounds.__getitem__))
-        self.heap: list[tuple[float, int, int, Group | _Uncut | Candidate | tuple[Candidate, Plan]]] = []
-        self.count = len(groups)
-        self._push_group()
+        cluster = bench.setup.proposal.cluster
+        self.limit = max((part.memory_bytes for part in cluster.parts), default=cluster.memory_bytes)
+        self.columns, too_large = columns_of(found, bench.floors, self.limit)
+        self.too_large = {
+            (one.family.structure.text(), one.recompute): _TooLarge(one.count, one.least, _floor_text(one.least))
+            for one in too_large
+        }
+        shares = self.columns.by_share()
+        least = [float(self.columns.bound[rows[0]]) for rows in shares]
+        self.waiting = iter([(least[one], shares[one]) for one in sorted(range(len(shares)), key=least.__getitem__)])
+        self.heap: list[tuple[float, int, int, Item]] = []
+        self.count = len(self.columns.bound)
+        self._push_share()
 
-    def _push_group(self) -> None:
-        """Push the next best group: the others wait until it has come up."""
-        if (number := next(self.waiting, None)) is not None:
-            heapq.heappush(self.heap, (self.bounds[number], _GROUP, number, self.groups[number]))
+    def _push_share(self) -> None:
+        """Push the next best share: the others wait until it has come up."""
+        if (following := next(self.waiting, None)) is not None:
+            heapq.heappush(self.heap, (following[0], _SHARE, int(following[1][0]), following[1]))
 
-    def _push(self, key: float, level: int, item: _Uncut | Candidate | tuple[Candidate, Plan]) -> None:
+    def _push_group(self, run: _Run) -> None:
+        """Push the next best group of a run."""
+        if run.next < len(run.rows):
+            heapq.heappush(self.heap, (run.bounds[run.next], _GROUP, run.rows[run.next], run))
+            run.next += 1
+
+    def _share(self, rows: Ints) -> None:
+        """Bound the groups of one share by its own figures."""
+        work = self.bench.floors.work_s(self.columns.group(int(rows[0])))
+        self._push_group(_Run(rows, self.columns.share_of_work[rows] * work + STEP_HOST_S.value))
+
+    def _push(self, key: float, level: int, item: Item) -> None:
         self.count += 1
         heapq.heappush(self.heap, (key, level, self.count, item))
 
@@ -91,7 +133,7 @@ class _Search:
         for zero in group.zeros:
             floor = self.bench.floors.memory(group, zero)
             if floor > self.limit:
-                self._does_not_fit(group, floor, f"{gib(floor)}, however its stages are cut,")
+                self._does_not_fit(group, floor, _floor_text(floor))
             else:
                 self._push(self.bench.floors.of_layout(group, zero), _UNCUT, _Uncut(group, zero))
 
@@ -140,17 +182,27 @@ class _Search:
         as_fast = float("inf")
         while self.heap:
             key, level, number, item = heapq.heappop(self.heap)
-            if level == _GROUP:
-                self._push_group()
+            if level == _SHARE:
+                self._push_share()
+            elif isinstance(item, _Run):
+                self._push_group(item)
             if key > as_fast and sum(min(n, same_degrees) for n in degrees.values()) >= top:
                 return
-            group = item if isinstance(item, Group) else item[0].group if isinstance(item, tuple) else item.group
-            if key > as_fast and degrees[group.structure] >= same_degrees:
+            if isinstance(item, np.ndarray):
+                self._share(item)
                 continue
-            if isinstance(item, Group):
-                if any((group.structure, zero, group.recompute) not in families for zero in group.zeros):
-                    self._expand(item)
+            if isinstance(item, _Run):
+                structure = self.columns.families[self.columns.family[number]].structure
+            else:
+                structure = (item[0] if isinstance(item, tuple) else item).group.structure
+            if key > as_fast and degrees[structure] >= same_degrees:
                 continue
+            if isinstance(item, _Run):
+                group = self.columns.group(number)
+                if any((structure, zero, group.recompute) not in families for zero in group.zeros):
+                    self._expand(group)
+                continue
+            group = (item[0] if isinstance(item, tuple) else item).group
             zero = item.zero if isinstance(item, _Uncut) else (item[0] if isinstance(item, tuple) else item).layout.zero
             family = (group.structure, zero, group.recompute)
             if family in families:
@@ -225,10 +277,10 @@ def ranked(bench: Bench, top: int = 5) -> PlanResult:
     """
     start, setup = time.perf_counter(), bench.setup
     found = space(setup, bench.refuse)
-    if not found.groups:
+    if not found.families:
         raise AnswerIsNo(nothing_runs(setup, found.rejected))
-    search = _Search(bench, found.groups)
-    structures = len({group.structure for group in found.groups})
+    search = _Search(bench, found)
+    structures = len(found.families)
     same = max(_SAME_DEGREES, -(-top // structures)) if top <= 10 else top
     fast = list(search.plans(top, same))
     if not fast:

@@ -32,8 +32,9 @@ class Refusals:
     def __call__(self, layout: Layout) -> str | None:
         partial = layout.shard_group is not None and layout.shard_group != layout.dp * layout.cp
         key = (
-            layout.tp > 1, layout.pp, layout.cp > 1, layout.ep > 1, layout.etp == layout.tp, layout.sp, layout.zero,
-            partial, layout.schedule, layout.vpp, layout.recompute, self.setup.proposal.arch.experts % layout.ep == 0,
+            layout.dp > 1, layout.tp > 1, layout.pp, layout.cp > 1, layout.ep > 1, layout.etp == layout.tp, layout.sp,
+            layout.zero, partial, layout.schedule, layout.vpp, layout.recompute, layout.recompute_layers is None,
+            self.setup.proposal.arch.experts % layout.ep == 0, layout.tp if layout.vocab_multiple > 1 else 0,
         )  # fmt: skip
         if key not in self.known:
             self.known[key] = refusal(self.setup, layout)

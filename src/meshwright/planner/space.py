@@ -4,7 +4,8 @@ Cheap by construction: rules are asked once for each set of degrees and framewor
 micro-batches, schedules and ZeRO stages are then counted out.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -18,7 +19,7 @@ from meshwright.layout.proposal import Proposal, Wanted
 from meshwright.layout.rules import LEGALITY
 from meshwright.layout.schedules import V_SHAPED, default_placement, micro_batch_rule, takes_chunks
 from meshwright.model.architecture import Architecture
-from meshwright.planner.refusals import Refusals, refusal
+from meshwright.planner.refusals import Refusals
 from meshwright.predictor.compute import Share
 
 _MOST_CHUNKS = 8
@@ -64,6 +65,34 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class Feature:
+    """What layouts of the same degrees may differ in beside the batch, and the ZeRO stages that run with it."""
+
+    schedule: Schedule
+    vpp: int
+    recompute: Recompute
+    zeros: tuple[int, ...]
+    placement: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """All groups of one set of degrees: each feature with each of its batches, (micro-batch, micro-batches), large
+    micro-batches first. Families of the same kind hold the same `features` and `batches` objects."""
+
+    structure: Structure
+    features: tuple[Feature, ...]
+    batches: tuple[tuple[tuple[int, int], ...], ...]  # by feature
+
+    def group(self, feature: int, batch: int) -> Group:
+        """One of its groups."""
+        of, (micro_batch, micro_batches) = self.features[feature], self.batches[feature][batch]
+        return Group(
+            self.structure, micro_batch, micro_batches, of.recompute, of.schedule, of.vpp, of.zeros, of.placement
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Rejection:
     """Layouts that were left out for one reason. `count` counts layouts, or sets of degrees where a rule forbids
     them all."""
@@ -75,15 +104,28 @@ class Rejection:
 
 @dataclass(frozen=True)
 class Space:
-    """Every group of layouts that may run, and what was left out."""
+    """Every group of layouts that may run, by degrees, and what was left out."""
 
-    groups: tuple[Group, ...]
+    families: tuple[Family, ...]
     rejected: tuple[Rejection, ...]
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """All groups: many objects where the cluster is large."""
+        return tuple(
+            family.group(feature, batch)
+            for family in self.families
+            for feature, batches in enumerate(family.batches)
+            for batch in range(len(batches))
+        )
 
     @property
     def size(self) -> int:
         """Number of layouts."""
-        return sum(len(group.zeros) for group in self.groups)
+        return sum(
+            len(of.zeros) * len(batches)
+            for family in self.families for of, batches in zip(family.features, family.batches, strict=True)
+        )  # fmt: skip
 
 
 def _free(fixed: int | None, choices: Sequence[int]) -> Sequence[int]:
@@ -114,7 +156,7 @@ def _with(wanted: Wanted, structure: Structure) -> Wanted:
     )  # fmt: skip
 
 
-def _sequence_parallel(setup: Setup, structure: Structure) -> bool:
+def _sequence_parallel(setup: Setup, structure: Structure, refuse: Refusals) -> bool:
     """As the user says; else on with tensor parallelism on GPUs where sequences divide and the framework has it."""
     proposal = setup.proposal
     if proposal.wanted.sp is not None:
@@ -124,7 +166,7 @@ def _sequence_parallel(setup: Setup, structure: Structure) -> bool:
     if proposal.seq_len % sequence_multiple(structure.tp, structure.cp, sp=True):
         return False
     layout = _representative(proposal.arch, replace(structure, sp=True), 0, "none", "1f1b", 1)
-    return refusal(setup, with_fixed(layout, proposal.wanted)) is None
+    return refuse(with_fixed(layout, proposal.wanted)) is None
 
 
 NOT_SEARCHED = (
@@ -186,30 +228,34 @@ def _placement(proposal: Proposal, schedule: Schedule, pp: int, vpp: int) -> tup
     return default_placement(schedule, pp, vpp if schedule not in V_SHAPED else 2)
 
 
-def _batches(proposal: Proposal, dp: int) -> list[tuple[int, int]]:
+def _batches(proposal: Proposal, dp: int) -> tuple[tuple[int, int], ...]:
     """(micro-batch, micro-batches) that satisfy the equation, large micro-batches first."""
     wanted = proposal.wanted
     found = [(b, proposal.global_batch // (b * dp)) for b in micro_batch_choices(proposal.global_batch, dp)]
-    return [(b, m) for b, m in reversed(found) if wanted.micro_batch in (None, b) and wanted.micro_batches in (None, m)]
+    return tuple(
+        (b, m) for b, m in reversed(found) if wanted.micro_batch in (None, b) and wanted.micro_batches in (None, m)
+    )
 
 
-def _features(
-    setup: Setup, structure: Structure, refuse: Refusals
-) -> Iterator[tuple[Schedule, int, Recompute, tuple[int, ...], str]]:
-    """Schedule, chunks, recompute and the ZeRO stages that the framework can run with them, and its first refusal."""
+def _features(setup: Setup, structure: Structure, refuse: Refusals) -> tuple[tuple[Feature, ...], Mapping[str, int]]:
+    """The features that the framework can run with these degrees; its first refusal of each other combination of
+    schedule, chunks and recompute, and of how many."""
     proposal = setup.proposal
     wanted, arch = proposal.wanted, proposal.arch
     replicas = structure.dp * structure.cp > 1
-    zeros = (0, 1, 2, 3) if replicas else (0,)
+    zeros: tuple[int, ...] = (0, 1, 2, 3) if replicas else (0,)
+    if structure.shard_group is not None and wanted.shard_group is None:
+        zeros = (1, 2, 3)
     if wanted.zero is not None:
         zeros = (wanted.zero,)
     fixed_cut = wanted.stages is not None or wanted.placement is not None
+    found, reasons = [], Counter[str]()
     for schedule, vpp in _schedules(proposal, structure.pp):
         for recompute in RECOMPUTE if wanted.recompute is None else (wanted.recompute,):
             runs, refused = [], ""
+            placement = _placement(proposal, schedule, structure.pp, vpp)
             for zero in zeros:
                 if fixed_cut:
-                    placement = _placement(proposal, schedule, structure.pp, vpp)
                     stages = wanted.stages or _even(arch, len(placement))
                     layout = Layout(
                         stages, placement, structure.dp, structure.tp, structure.pp, structure.cp, structure.ep,
@@ -225,17 +271,72 @@ def _features(
                     runs.append(zero)
                 else:
                     refused = refused or reason
-            yield schedule, vpp, recompute, tuple(runs), refused
+            if refused:
+                reasons[refused] += 1
+            if runs:
+                found.append(Feature(schedule, vpp, recompute, tuple(runs), placement))
+    return tuple(found), reasons
+
+
+def _kind(proposal: Proposal, s: Structure) -> tuple[object, ...]:
+    """What the features of degrees depend on: which axes are used, not how large they are (see `Refusals`)."""
+    arch, wanted = proposal.arch, proposal.wanted
+    if wanted.stages is not None or wanted.placement is not None or (wanted.vocab_multiple or 1) > 1:
+        return (s,)
+    return (
+        s.dp > 1, s.tp > 1, s.pp, s.cp > 1, s.ep > 1, s.etp == s.tp, s.sp, s.shard_group in (None, s.dp * s.cp),
+        arch.experts % s.ep == 0,
+    )  # fmt: skip
+
+
+class _Parts:
+    """What sets of degrees have in common, found once."""
+
+    def __init__(self, setup: Setup, refuse: Refusals) -> None:
+        self.setup, self.refuse = setup, refuse
+        self.batches: dict[int, tuple[tuple[int, int], ...]] = {}
+        self.features: dict[tuple[object, ...], tuple[tuple[Feature, ...], Mapping[str, int]]] = {}
+        self.legal: dict[tuple[int, int, int], tuple[tuple[tuple[int, int], ...], ...]] = {}
+        self.known: dict[tuple[Schedule, int, int, int], tuple[tuple[int, int], ...]] = {}
+
+    def batches_of(self, dp: int) -> tuple[tuple[int, int], ...]:
+        """All batches of so many replicas."""
+        if dp not in self.batches:
+            self.batches[dp] = _batches(self.setup.proposal, dp)
+        return self.batches[dp]
+
+    def features_of(self, structure: Structure) -> tuple[tuple[Feature, ...], Mapping[str, int]]:
+        """As `_features`."""
+        kind = _kind(self.setup.proposal, structure)
+        if kind not in self.features:
+            self.features[kind] = _features(self.setup, structure, self.refuse)
+        return self.features[kind]
+
+    def legal_of(self, dp: int, pp: int, features: tuple[Feature, ...]) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """For each feature the batches that its schedule has an order for."""
+        key = dp, pp, id(features)  # equal ones are the same
+        if key not in self.legal:
+            self.legal[key] = tuple(self._scheduled(of.schedule, of.vpp, dp, pp) for of in features)
+        return self.legal[key]
+
+    def _scheduled(self, schedule: Schedule, vpp: int, dp: int, pp: int) -> tuple[tuple[int, int], ...]:
+        key = schedule, vpp, dp, pp
+        if key not in self.known:
+            own = pp == 1 or self.setup.proposal.wanted.placement is not None
+            all_of = self.batches_of(dp)
+            found = (one for one in all_of if own or micro_batch_rule(schedule, pp, vpp, one[1]) is None)
+            self.known[key] = tuple(found)
+        return self.known[key]
 
 
 def space(setup: Setup, refuse: Refusals | None = None) -> Space:
     """Enumerate every layout that the rules allow and the named framework can run, and count the rest with reasons.
     `refuse` remembers what the framework refused in another space of the same job."""
     proposal = setup.proposal
-    groups: list[Group] = []
+    families: list[Family] = []
     rules: dict[tuple[str, str], int] = {}
     refused: dict[tuple[str, str], int] = {}
-    refuse = refuse or Refusals(setup)
+    parts = _Parts(setup, refuse or Refusals(setup))
     for bare in degrees(proposal):
         wanted = replace(_with(proposal.wanted, bare), micro_batch=None, micro_batches=None)
         judged = replace(proposal, wanted=wanted)
@@ -243,27 +344,21 @@ def space(setup: Setup, refuse: Refusals | None = None) -> Space:
         if broken is not None:
             rules[bare.text(), f"[{broken.name}] {broken.explain(judged).message}"] = 1
             continue
-        structure = replace(bare, sp=_sequence_parallel(setup, bare))
-        batches = _batches(proposal, structure.dp)
+        structure = replace(bare, sp=_sequence_parallel(setup, bare, parts.refuse))
+        batches = parts.batches_of(structure.dp)
         if not batches:
             rule = f"[batch-equation] a global batch of {proposal.global_batch} has no fitting micro-batch on this dp"
             rules[structure.text(), rule] = 1
             continue
-        for schedule, vpp, recompute, zeros, reason in _features(setup, structure, refuse):
-            if reason:
-                key = (structure.text(), reason)
-                refused[key] = refused.get(key, 0) + len(batches)
-            if not zeros:
-                continue
-            placement = _placement(proposal, schedule, structure.pp, vpp)
-            for micro_batch, micro_batches in batches:
-                own = structure.pp == 1 or proposal.wanted.placement is not None
-                if not own and micro_batch_rule(schedule, structure.pp, vpp, micro_batches) is not None:
-                    continue
-                groups.append(Group(structure, micro_batch, micro_batches, recompute, schedule, vpp, zeros, placement))
+        features, reasons = parts.features_of(structure)
+        for reason, count in reasons.items():
+            key = (structure.text(), reason)
+            refused[key] = refused.get(key, 0) + count * len(batches)
+        if features:
+            families.append(Family(structure, features, parts.legal_of(structure.dp, structure.pp, features)))
     left_out = [Rejection(family, count, reason) for (family, reason), count in rules.items()]
     left_out += _merged(refused)
-    return Space(tuple(groups), tuple(left_out))
+    return Space(tuple(family for family in families if any(family.batches)), tuple(left_out))
 
 
 def _merged(refused: dict[tuple[str, str], int]) -> list[Rejection]:
