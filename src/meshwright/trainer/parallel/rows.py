@@ -45,8 +45,3 @@ def _copy(flat: Tensor, part: Tensor, into_part: bool) -> None:
         pairs.append((flat[lines * width :], part[lines, :rest]))
     for a, b in pairs:
         b.copy_(a) if into_part else a.copy_(b)
-
-
-def joined(pieces: Sequence[Tensor]) -> Tensor:
-    """The whole of which these are the ranks' rows, in rank order."""
-    return torch.cat(list(pieces))
