@@ -61,6 +61,7 @@ class Architecture:
     sliding_window: int | None = None  # tokens that attention looks back
     chunked: bool = False  # attention looks back to the start of its chunk of `sliding_window` tokens (Llama 4)
     global_layers: tuple[int, ...] = ()  # layers without the window, where others have it (Gemma 2 and 3, gpt-oss)
+    scan_width: int = 0  # attention with a window stands for a state-space block (Mamba 2) of this inner width
     config_path: str | None = None  # the config.json it was read from: the trainer builds from it
     note: str = field(default="", compare=False)  # what of that config.json is left out, for people to read
 

@@ -139,10 +139,11 @@ def _products(
 
 
 def _element_bytes(
-    arch: Architecture, variant: Variant, share: Share, size: int, crowd: float
+    arch: Architecture, variant: Variant, share: Share, size: int, crowd: float, beside: float
 ) -> tuple[float, float, float]:
     """Bytes a token that the element-wise kernels of a forward read and write on one rank: all of them, and those of
-    the norms and of the activation function among them."""
+    the norms and of the activation function among them. `beside`: the share of the dispatch, and of the sorting of
+    tokens for it, that runs beside other work."""
     hidden, spread = float(arch.hidden), share.tp if share.sp else 1
     norm, residual = 2 * hidden / spread, 3 * hidden / spread
     attention = 2 * arch.query_dim * (arch.heads + arch.kv_heads) / share.tp
@@ -152,12 +153,14 @@ def _element_bytes(
     if variant.experts:
         width = crowd * arch.ffn_hidden * arch.active_experts + arch.shared_width
         activation = (3 if arch.gated else 2) * width / share.tp
-        permuted = crowd * constants.PERMUTED.value * hidden * arch.active_experts / share.tp
+        permuted = crowd * (1 - beside) * constants.PERMUTED.value * hidden * arch.active_experts / share.tp
     match variant.kind:
         case "embed":
             return size * 2 * hidden, 0.0, 0.0
         case "attn":
             norms = norm * max(1, arch.layer_norms // 2)
+            if variant.window is not None:
+                attention += constants.SCAN.value * arch.scan_width / share.tp
             return size * (norms + residual + attention), size * norms, 0.0
         case "ffn":
             norms = norm * max(1, arch.layer_norms // 2)
@@ -181,11 +184,6 @@ def _attention(arch: Architecture, unit: Unit, share: Share, speed: Speed) -> tu
     return fused_attention_s(speed, flops, heads * share.seq_len / share.cp / 128, arch.query_dim)
 
 
-LOSS_PASSES = (4.0, 2.0)
-"""How often the loss moves what it keeps of each score, forward and backward: cast, maximum, exponential, sum, division
-out of single kernels, `logit_bytes` 10 at the peak; a fused one reads and writes the scores themselves."""
-
-
 def _work(arch: Architecture, training: Training, unit: Unit, share: Share, speed: Speed) -> _Work:
     size, variant = value_bytes(training), variant_of(arch, unit)
     crowd, gradient = _crowd(training, share), float(gradient_bytes(training))
@@ -195,14 +193,17 @@ def _work(arch: Architecture, training: Training, unit: Unit, share: Share, spee
     )
     core_f, core_b = _attention(arch, unit, share, speed)
     scale = speed.passes * share.tokens / speed.bandwidth
-    elements, norms, activation = (scale * part for part in _element_bytes(arch, variant, share, size, crowd))
+    elements, norms, activation = (
+        scale * part for part in _element_bytes(arch, variant, share, size, crowd, speed.beside)
+    )
     loss = (0.0, 0.0)
     if unit.kind == "head":
         scores = share.tokens * arch.vocab / share.tp * speed.logit_bytes / speed.bandwidth
-        loss = LOSS_PASSES[0] * scores, LOSS_PASSES[1] * scores
+        loss = constants.LOSS.value * scores, constants.LOSS.value / 2 * scores
     kernels = constants.FORWARD_KERNELS[unit.kind].value
     if variant.experts:
-        kernels += constants.EXPERT_KERNELS.value
+        held = -(-arch.experts // share.ep)
+        kernels += constants.EXPERT_KERNELS.value + held * constants.EACH_EXPERT_KERNELS.value
     return _Work(
         forward, inputs, weights, core_f, core_b, elements + cast_f / speed.bandwidth + loss[0],
         2 * elements + cast_b / speed.bandwidth + loss[1], kernels, norms, activation,

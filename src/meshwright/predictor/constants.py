@@ -93,6 +93,12 @@ NARROW_HEAD = Constant(0.6, "guessed", "FlashAttention-2, figures 4-6: heads of 
 
 ATTENTION_BACKWARD_FACTOR = Constant(2.5, "data sheet", "Dao 2022: five products against two, scores recomputed")
 
+LOSS = _constant("loss", 2.5, "cast, maximum, exponential, sum, division and their gradient, partly fused")
+"""How often a forward loss moves the `logit_bytes` that it keeps of each score at the peak; half of that backward."""
+
+UNTUNED = _constant("untuned", 0.85, "kernels on a device that came after the software: lengths and clocks not tuned")
+"""Throughput of products and attention on devices newer than those that a software stack was tuned for."""
+
 MEMORY_EFFICIENCY = _constant("memory_efficiency", 0.80, "share of the bandwidth that element-wise kernels reach")
 
 KERNEL_GAP_S: Mapping[str, Constant] = {
@@ -107,9 +113,12 @@ FORWARD_KERNELS: Mapping[str, Constant] = {
     "layer": Constant(18, "guessed", "both halves, one norm"),
     "head": Constant(8, "guessed", "norm, product, cast, log-softmax, loss"),
 }
-EXPERT_KERNELS = _constant("expert_kernels", 30, "router, permutation, grouped products, weighted sum")
+EXPERT_KERNELS = _constant("expert_kernels", 30, "router, permutation, weighted sum")
+EACH_EXPERT_KERNELS = _constant("each_expert_kernels", 10, "products and casts of each expert that a rank holds")
 PERMUTED = _constant("permuted", 6, "copies sorted, sent on, received, sorted back and summed")
 """Reads and writes of each copy of a token around the experts, forward."""
+SCAN = _constant("scan", 40, "convolution, chunked scan in fp32 and gated norm, in kernels far from the memory's speed")
+"""Reads and writes of each inner value of a state-space block, forward."""
 
 BACKWARD_KERNELS_FACTOR = Constant(1.6, "guessed", "two kernels for each of the forward's")
 

@@ -145,7 +145,7 @@ def step_costs(
                 among,
                 Parameters(*one[:2]),
                 one[2],
-                gather_overlap=stack_of(setup).gather_overlap,
+                stack=stack_of(setup),
             )
             for one in set(held)
         }

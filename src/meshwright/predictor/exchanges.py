@@ -208,7 +208,7 @@ def step_exchange(
     held: Parameters,
     units: int,
     stages: int = 1,
-    gather_overlap: float = 0.0,
+    stack: Stack | None = None,
 ) -> StepExchange:
     """The data-parallel exchange of one rank that holds `held` parameters in `units` units. Those of several `stages`
     together: a lower bound of the sum over the stages, however they are cut.
@@ -216,8 +216,10 @@ def step_exchange(
     ZeRO-0: one all-reduce of the gradients. ZeRO-1: a reduce-scatter, and an all-gather of the new parameters. ZeRO-2
     keeps gradients sharded, so each micro-batch reduces them. ZeRO-3 gathers the parameters for each forward and each
     backward as well (Rajbhandari et al. 2020). Buckets cost their latency each. With HSDP shards are summed once more
-    over the replicas. `gather_overlap`: the share of the gathering of new parameters that the next forward hides.
+    over the replicas. The stack decides how well messages fill the links, and what of the gathering of new parameters
+    the next forward hides.
     """
+    slower, shown = (1 / stack.exchange, 1 - stack.gather_overlap) if stack else (1.0, 1.0)
     linear = stages > 1  # a bound of a sum has to be linear
     trainable = trainable_share(arch, training)
     grads, weights = gradient_bytes(training) * trainable, WEIGHT_BYTES[training.precision]
@@ -241,9 +243,9 @@ def step_exchange(
         gather = buckets * allgather_s(cluster, count * weights / buckets, shards.size, shards.nodes, linear)
         end += buckets * allreduce_s(cluster, piece / shards.size, replicas.size, replicas.nodes, linear)
         if zero == 1:
-            end, after = end + reduce, after + (1 - gather_overlap) * gather * trainable
+            end, after = end + reduce, after + shown * gather * trainable
         elif zero == 2:
-            backward, after = backward + reduce, after + (1 - gather_overlap) * gather * trainable
+            backward, after = backward + reduce, after + shown * gather * trainable
         else:
             forward, backward = forward + gather, backward + gather + reduce
-    return StepExchange(end, after, forward, backward, rounds)
+    return StepExchange(end * slower, after * slower, forward * slower, backward * slower, rounds)

@@ -33,6 +33,7 @@ class Speed:
     quantised: float  # bytes of a value in quantised form; 0: products read half precision as it is
     passes: float  # traffic of element-wise work over that of fused kernels
     scores_bytes: float  # bytes kept of each attention score; 0: a fused attention kernel
+    beside: float  # share of the dispatch to experts that runs beside other work
     logit_bytes: float  # bytes of one output score at the peak of the loss
 
 
@@ -68,12 +69,24 @@ def attention_efficiency(device: Device) -> tuple[Constant, Constant]:
     return constants.ATTENTION_EFFICIENCY[_family(device, constants.ATTENTION_EFFICIENCY)]
 
 
+_GENERATIONS = ("V", "A", "H", "B")
+
+
+def _newer(device: Device, tuned_for: str) -> bool:
+    """Is the device of a later generation than the one named? False where either has no generation here."""
+    name = device.name.upper().removeprefix("G")
+    if not tuned_for or name[:1] not in _GENERATIONS:
+        return False
+    return _GENERATIONS.index(name[:1]) > _GENERATIONS.index(tuned_for)
+
+
 def speed_of(device: Device, precision: Precision, stack: Stack | None = None) -> Speed:
     """The device's speeds with every efficiency constant applied; those of a GPU under the habits of a software stack.
     Raises InputError for a precision that the device has no units for."""
     habits = stack if stack is not None and device.kind == "gpu" else Stack("plain", "")
     half: Precision = "bf16" if precision in _SLICES else precision
-    efficiency = gemm_efficiency(device).value * habits.products
+    tuned = constants.UNTUNED.value if _newer(device, habits.tuned_for) else 1.0
+    efficiency = gemm_efficiency(device).value * habits.products * tuned
     quantised = constants.QUANTISED_EFFICIENCY[precision].value if precision in _SLICES else 1.0
     forward, backward = attention_efficiency(device)
     hosted = 1 - habits.graphs * (1 - constants.GRAPHED.value)
@@ -87,11 +100,12 @@ def speed_of(device: Device, precision: Precision, stack: Stack | None = None) -
         asynchronous=device.kind == "gpu",
         gemm_efficiency=efficiency * quantised,
         half_efficiency=efficiency,
-        attention_efficiency=(forward.value * habits.attention, backward.value * habits.attention),
+        attention_efficiency=(forward.value * habits.attention * tuned, backward.value * habits.attention * tuned),
         group_s=constants.GROUP_S.value if device.kind == "gpu" else 0.0,
         quantised=_SLICES.get(precision, 0.0),
         passes=habits.passes,
         scores_bytes=habits.scores_bytes,
+        beside=habits.ep_overlap,
         logit_bytes=habits.logit_bytes,
     )
 

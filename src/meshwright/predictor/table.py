@@ -149,6 +149,8 @@ def share_table(
         which.append(known[key])
     figures = np.array(rows, np.float64)[which]
     of_units = np.array(kinds)[which]
+    if stack.spread_vocabulary:
+        _spread(figures, of_units)
     return UnitTable(tuple(costs), figures, tied, layers_of(figures, of_units), of_units)
 
 
@@ -180,6 +182,15 @@ def layout_table(setup: Setup, layout: Layout, batch: Batch, measured: MeasuredU
     again = np.array([name in chosen for name in table.names])
     figures = np.where(again[:, None], table.figures, plain.figures)
     return UnitTable(table.names, figures, table.tied, layers_of(figures, table.kinds), table.kinds)
+
+
+def _spread(figures: Floats, kinds: NDArray[np.int64]) -> None:
+    """Share the seconds of embedding and head among all layers, in place, as schedulers do that divide them over the
+    pipeline ranks."""
+    at_ends = (kinds == _EMBED) | (kinds == _HEAD)
+    seconds = figures[:, : Figure.DENSE]
+    seconds[~at_ends] += seconds[at_ends].sum(axis=0) / max(1, int((~at_ends).sum()))
+    seconds[at_ends] = 0.0
 
 
 def by_rank(values: Floats, placement: Sequence[int], pp: int) -> Floats:
