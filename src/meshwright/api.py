@@ -58,10 +58,12 @@ def why(first: PathLike, second: PathLike, *, overrides: Sequence[str] = ()) -> 
 
 
 def validate(
-    rows: PathLike, *, output: Path | None = None, plot: Path | None = None, progress: Progress = _quiet
-) -> dict[str, Any]:
-    """Every measured configuration of a table, predicted; `output` gets the predictions as CSV, `plot` a page."""
-    return _object(answers.validate(rows, output=output, plot=plot, progress=progress))
+    rows: PathLike, *, output: Path | None = None, plot: Path | None = None, fit: Path | None = None,
+    progress: Progress = _quiet,
+) -> dict[str, Any]:  # fmt: skip
+    """Every measured configuration of a table, predicted; `output` gets the predictions as CSV, `plot` a page, `fit` a
+    machine.toml of your machine's figures where fitting them to the rows helps."""
+    return _object(answers.validate(rows, output=output, plot=plot, fit=fit, progress=progress))
 
 
 def train(

@@ -157,16 +157,20 @@ def why(first: PathLike, second: PathLike, overrides: Sequence[str] = ()) -> out
 
 
 def validate(
-    rows: PathLike, *, output: Path | None = None, plot: Path | None = None, progress: Progress = _quiet
-) -> "ValidateOutput":
-    """Predict every row of a measured table; `output` gets the predictions as CSV, `plot` the picture as HTML."""
+    rows: PathLike, *, output: Path | None = None, plot: Path | None = None, fit: Path | None = None,
+    progress: Progress = _quiet,
+) -> "ValidateOutput":  # fmt: skip
+    """Predict every row of a measured table; `output` gets the predictions as CSV, `plot` the picture as HTML, `fit`
+    the machine's figures fitted to the rows, where they help."""
     from meshwright.cli.validated import validated
 
-    if output is not None:
-        _target(output, [rows])
-    if plot is not None:
-        _target(plot, [rows, *([output] if output else [])], "--plot")
-    return validated(Path(rows), output, plot, progress)
+    taken: list[PathLike] = [rows]
+    for path, option in ((output, "--output"), (plot, "--plot"), (fit, "--fit")):
+        if path is not None:
+            taken.append(_target(path, taken, option))
+    if fit is not None and fit.exists():
+        raise bad_input("exists already", field="--fit", value=fit, legal="name another file")
+    return validated(Path(rows), output, plot, fit, progress)
 
 
 def _reading(setup: Setup, data: Path | None) -> Setup:

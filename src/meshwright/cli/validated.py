@@ -28,10 +28,10 @@ _SAID_EVERY = 250  # rows
 
 
 def validated(
-    rows: Path, output: Path | None, plot: Path | None, progress: Callable[[str], None]
+    rows: Path, output: Path | None, plot: Path | None, machine: Path | None, progress: Callable[[str], None]
 ) -> out.ValidateOutput:
-    """Judge a table; write the predictions and the picture where asked. Raises InputError for a file that is no such
-    table, or has no rows."""
+    """Judge a table; write the predictions, the picture and the fitted machine where asked. Raises InputError for a
+    file that is no such table, or has no rows."""
     table = read_table(rows)
     read = list(table.rows)
     if not read:
@@ -47,7 +47,13 @@ def validated(
         from meshwright.reports.scatter import write_scatter
 
         write_scatter(entries, rows.name, plot)
-    return validate_output(entries, table.unknown)
+    answer = validate_output(entries, table.unknown)
+    if machine is None:
+        return answer
+    from meshwright.cli.fitted import fitted
+
+    judged = [one for one in entries if isinstance(one, Judged)]
+    return answer.model_copy(update={"fit": fitted(judged, rows.name, machine)})
 
 
 def validate_output(

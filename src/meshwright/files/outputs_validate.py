@@ -120,6 +120,22 @@ class UnknownColumnPart(Part):
     nearest: str | None = Field(description="the known column it may be a slip of")
 
 
+class FitPart(Part):
+    """--fit: the figures of one machine from its own rows."""
+
+    written: str | None = Field(description="the machine file; null: none was written")
+    refused: str = Field(description="why there is no fit, or why it is not used; empty: it is")
+    rows: int | None = Field(description="configurations it rests on")
+    median_error_before: float | None
+    median_error_left_out: float | None = Field(description="of each row by a fit that never saw it")
+    scales: dict[str, float] = Field(description="times slower than predicted: compute, communication, host")
+    unseen: list[str] = Field(description="scales that these rows say nothing of")
+    gpu: str | None
+    links: list[str] = Field(
+        description="names for [cluster] intra_node and inter_node under which the rates are found"
+    )
+
+
 class ValidateOutput(Output):
     """validate: every measured configuration of a table, predicted. Rows of which not every figure was measured count
     where they have one; rows whose step time was extrapolated by their authors count in the ranking only."""
@@ -142,3 +158,4 @@ class ValidateOutput(Output):
     memory_by_source: dict[str, ErrorStatistics]
     assumptions: list[AssumptionPart]
     worst: list[WorstRowPart]
+    fit: FitPart | None = Field(default=None, description="null: not asked for")

@@ -26,6 +26,7 @@ def validate_view(answer: out.ValidateOutput) -> View:
         *_by("step time by trust in the row", answer.by_trust),
         *_assumed(answer),
         *_worst(answer.worst),
+        *_fit(answer.fit),
     ]
 
 
@@ -143,3 +144,27 @@ def _worst(rows: Sequence[out.WorstRowPart]) -> View:
         where = f"{row.id}: {row.gpus:,} {row.gpu}, {row.layout}"
         grid.add_row(where, seconds_text(row.measured_s), seconds_text(row.predicted_s), signed(row.error), terms)
     return [grid]
+
+
+def _fit(found: out.FitPart | None) -> View:
+    if found is None:
+        return []
+    if found.rows is None:
+        return [heading("no fit of this machine"), *bullets([found.refused])]
+    scales = [
+        f"{name}: {scale:.2f} times the predicted time"
+        if name not in found.unseen
+        else f"{name}: left as it is, too little of these steps is spent there"
+        for name, scale in found.scales.items()
+    ]
+    if found.refused:
+        return [heading("no fit of this machine"), *bullets([found.refused, *scales])]
+    before, after = percent(found.median_error_before), percent(found.median_error_left_out)
+    links = f", its links by these names: {', '.join(found.links)}" if found.links else ""
+    return [
+        heading(f"fit of {found.gpu} to {count_of(found.rows, 'configuration')}"),
+        *bullets([
+            *scales, f"median error {before} before, {after} on rows left out of the fit",
+            f'in a job: [cluster] machine = "{found.written}"{links}',
+        ]),
+    ]  # fmt: skip
