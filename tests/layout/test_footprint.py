@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.layout.proposals import LLAMA, on, propose, warnings
+from tests.layout.proposals import LLAMA, errors, found, on, propose, warnings
 
-from meshwright.layout.footprint import Shares, activations, parameters, states
+from meshwright.layout.footprint import Shares, activations, parameters, states, unit_states
 from meshwright.layout.proposal import Proposal
 from meshwright.model.activations import loss_bytes, unit_activation_bytes
 from meshwright.model.architecture import Architecture
@@ -62,3 +62,27 @@ def test_waste_is_named_of_experts_too() -> None:
     small = replace(MIXTRAL, layers=4)
     roomy = propose(small, on(8), dp=8, tp=1, pp=1, cp=1, ep=8, zero=3, recompute="full", micro_batch=1)
     assert {"needless-recompute", "needless-sharding"} <= set(warnings(roomy))
+
+
+def test_units_add_up_to_the_states_of_a_stage() -> None:
+    for of in (Shares(dp=64, ep=8, zero=1), Shares(dp=16, tp=4, ep=16, etp=1, zero=3), Shares()):
+        assert sum(unit_states(ask(MIXTRAL), of).values()) == pytest.approx(states(ask(MIXTRAL), of))
+
+
+@pytest.mark.parametrize("zero", [None, 0, 3])
+def test_states_are_too_many_only_where_no_open_choice_would_make_them_fit(zero: int | None) -> None:
+    """7 B at 18 B a parameter over eight devices: too much for each unless it is sharded, which stands open."""
+    large = replace(LLAMA, layers=32, hidden=4096, heads=32, kv_heads=32, ffn_hidden=11008)
+    asked = propose(large, on(8), dp=8, tp=1, pp=1, cp=1, micro_batch=1, zero=zero)
+    assert errors(asked) == (["states-exceed-memory"] if zero == 0 else [])
+
+
+def test_the_heaviest_stage_is_weighed_with_its_part_of_the_experts() -> None:
+    names = [unit.name for unit in units_of(MIXTRAL)]
+    cut = (tuple(names[:11]), tuple(names[11:]))  # embed and five layers, four of them with experts, then the rest
+    tight = replace(on(64), memory_bytes=2 * 2**30)
+    whole = propose(MIXTRAL, tight, dp=32, tp=1, pp=2, cp=1, ep=1, zero=0, stages=cut, micro_batch=1)
+    said = found(whole)
+    spread = replace(whole, wanted=replace(whole.wanted, ep=8))
+    assert "heaviest-stage" in said
+    assert "heaviest-stage" not in found(spread)

@@ -69,3 +69,8 @@ def test_fixed_chunks_leave_the_schedules_that_run_so_many(vpp: int) -> None:
     schedules = {group.schedule for group in found}
     assert schedules & {"1f1b", "gpipe"} == ({"1f1b", "gpipe"} if vpp == 1 else set())
     assert schedules & {"zbv", "dualpipev"} == ({"zbv", "dualpipev"} if vpp == 2 else set())
+
+
+def test_a_placement_does_not_change_the_fixed_pipeline() -> None:
+    assert {group.structure.pp for group in space(setup(placement=(0, 1))).groups} == {2}
+    assert not space(setup(pp=1, placement=(0, 1))).groups

@@ -4,6 +4,7 @@ The exact figure by rank and kind is the predictor's; here stages count as equal
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -13,7 +14,7 @@ from meshwright.layout.thresholds import COMFORT
 from meshwright.model.activations import loss_bytes, unit_activation_bytes
 from meshwright.model.architecture import Architecture
 from meshwright.model.parameters import tensor_parameters
-from meshwright.model.shapes import variant_tensors
+from meshwright.model.shapes import Tensor, variant_tensors
 from meshwright.model.states import StateBytes, state_bytes
 from meshwright.model.units import units_of
 from meshwright.model.variants import alike, variants_of
@@ -53,11 +54,16 @@ def _apart(arch: Architecture, tp: int, ep: int, etp: int | None) -> tuple[int, 
     """Parameters of the whole model on one tensor rank: without experts, and its part of the experts."""
     dense = experts = 0
     for variant, number in Counter(variants_of(arch)).items():
-        for tensor in variant_tensors(arch, variant):
-            if not tensor.tied:
-                held = number * tensor_parameters(tensor, tp, ep, etp)
-                dense, experts = (dense, experts + held) if tensor.copies > 1 else (dense + held, experts)
+        tensors = [tensor for tensor in variant_tensors(arch, variant) if not tensor.tied]
+        of_dense, of_experts = _split(tensors, tp, ep, etp)
+        dense, experts = dense + number * of_dense, experts + number * of_experts
     return dense, experts
+
+
+def _split(tensors: Iterable[Tensor], tp: int, ep: int, etp: int | None) -> tuple[int, int]:
+    """Parameters of tensors on one tensor rank: without experts, and its part of the experts."""
+    held = [(tensor.copies > 1, tensor_parameters(tensor, tp, ep, etp)) for tensor in tensors]
+    return sum(size for expert, size in held if not expert), sum(size for expert, size in held if expert)
 
 
 def parameters(arch: Architecture, tp: int = 1, ep: int = 1, etp: int | None = None) -> int:
@@ -77,9 +83,22 @@ def states(p: Proposal, of: Shares) -> float:
 
 
 def _divided(arch: Architecture, recipe: StateBytes, of: Shares) -> float:
-    dense, experts = _apart(arch, of.tp, of.ep, of.etp)
-    whole = dense * recipe.sharded(of.zero, of.shards) + experts * recipe.sharded(of.zero, of.expert_shards)
-    return whole / of.pp
+    return _held(_apart(arch, of.tp, of.ep, of.etp), recipe, of) / of.pp
+
+
+def _held(apart: tuple[int, int], recipe: StateBytes, of: Shares) -> float:
+    dense, experts = apart
+    return dense * recipe.sharded(of.zero, of.shards) + experts * recipe.sharded(of.zero, of.expert_shards)
+
+
+def unit_states(p: Proposal, of: Shares) -> dict[str, float]:
+    """Bytes of weights, gradients and optimizer of each unit on one rank that holds it."""
+    arch, recipe = p.arch, recipe_of(p)
+    each = {
+        variant: _held(_split(variant_tensors(arch, variant), of.tp, of.ep, of.etp), recipe, of)
+        for variant in set(variants_of(arch))
+    }
+    return {unit.name: each[variant] for unit, variant in zip(units_of(arch), variants_of(arch), strict=True)}
 
 
 def least_states(p: Proposal, of: Shares) -> float:

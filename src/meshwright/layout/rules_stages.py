@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from meshwright.basics.quantities import count_text, gib
-from meshwright.layout.footprint import Shares, least_states, parameters, recipe_of, states
+from meshwright.layout.footprint import Shares, least_states, parameters, recipe_of, states, unit_states
 from meshwright.layout.given import unit_names
 from meshwright.layout.partition import balance
 from meshwright.layout.problem import Explanation, Rule, spelled
@@ -26,8 +26,8 @@ def work_of(arch: Architecture, seq_len: int) -> dict[str, float]:
 
 
 @lru_cache(maxsize=64)
-def _sizes(arch: Architecture, tp: int) -> dict[str, int]:
-    return {unit.name: unit_parameters(arch, unit, tp) for unit in units_of(arch)}
+def _sizes(arch: Architecture, tp: int, ep: int = 1, etp: int | None = None) -> dict[str, int]:
+    return {unit.name: unit_parameters(arch, unit, tp, ep, etp) for unit in units_of(arch)}
 
 
 def _placed(p: Proposal) -> tuple[int, ...] | None:
@@ -72,12 +72,18 @@ def _explain_cluster(p: Proposal) -> Explanation:
 
 
 def _memory_holds(p: Proposal) -> bool:
-    of = shares_of(p)
+    of = _leanest(p)
     return of is None or least_states(p, of) <= p.cluster.memory_bytes or not _cluster_holds(p)
 
 
-def _explain_memory(p: Proposal) -> Explanation:
+def _leanest(p: Proposal) -> Shares | None:
+    """The degrees as far as they are fixed; an open ZeRO stage counts as the one that keeps least."""
     of = shares_of(p)
+    return replace(of, zero=3, shard_group=p.wanted.shard_group) if of is not None and p.wanted.zero is None else of
+
+
+def _explain_memory(p: Proposal) -> Explanation:
+    of = _leanest(p)
     assert of is not None
     held = parameters(p.arch, of.tp, of.ep, of.etp) / of.pp
     over = f"{of.shards}" + (f" (experts over {of.expert_shards})" if of.expert_shards != of.shards else "")
@@ -140,30 +146,29 @@ def _ends_hold(p: Proposal) -> bool:
     placement, of = _placed(p), shares_of(p)
     if placement is None or of is None:
         return True
-    loads = _loads(p.wanted.stages or (), placement, _sizes(p.arch, of.tp))
-    heaviest = max(loads)
-    if heaviest <= HEAVY * sum(loads) / len(loads):
+    loads = _loads(p.wanted.stages or (), placement, _sizes(p.arch, of.tp, of.ep, of.etp))
+    if max(loads) <= HEAVY * sum(loads) / len(loads):
         return True
-    return heaviest * recipe_of(p).sharded(of.zero, of.shards) < CROWDED * p.cluster.memory_bytes
+    return max(_loads(p.wanted.stages or (), placement, unit_states(p, of))) < CROWDED * p.cluster.memory_bytes
 
 
 def _explain_ends(p: Proposal) -> Explanation:
     placement, of = _placed(p), shares_of(p)
     assert placement is not None
     assert of is not None
-    sizes = _sizes(p.arch, of.tp)
+    sizes = _sizes(p.arch, of.tp, of.ep, of.etp)
     loads = _loads(p.wanted.stages or (), placement, sizes)
     rank = loads.index(max(loads))
     held = [unit for stage, on in zip(p.wanted.stages or (), placement, strict=True) if on == rank for unit in stage]
     ends = sum(sizes[unit] for unit in held if unit in ("embed", "head"))
     copies = " (tied: each of the two ends holds a copy)" if p.arch.tied else ""
     because = f", {count_text(ends)} of them in embedding and output{copies}" if ends else ""
-    bytes_each = recipe_of(p).sharded(of.zero, of.shards)
+    states_of = _loads(p.wanted.stages or (), placement, unit_states(p, of))
     lighter = balance(unit_names(p.arch), {name: float(size) for name, size in sizes.items()}, max(placement) + 1)
     shown = str([list(compact(part)) for part in lighter]).replace("'", '"')
     return Explanation(
         f"pipeline rank {rank} is the heaviest: {count_text(loads[rank])} parameters{because}, "
-        f"{loads[rank] * len(loads) / sum(loads):.2f}× the mean, {gib(loads[rank] * bytes_each)} of states",
+        f"{loads[rank] * len(loads) / sum(loads):.2f}× the mean, {gib(states_of[rank])} of states (ZeRO-{of.zero})",
         (f"even in parameters: {shown}",),
     )
 

@@ -164,6 +164,10 @@ def _sharding_needed(p: Proposal) -> bool:
     return now is None or now.zero != 3 or now.dp == 1 or not comfortable(p, replace(now, zero=0))
 
 
+def _gb(n_bytes: float) -> str:
+    return f"{n_bytes / 1e9:{'.0f' if n_bytes >= 1e9 else '.2g'}} GB"
+
+
 def _explain_sharding(p: Proposal) -> Explanation:
     now = shares_of(p)
     assert now is not None
@@ -175,7 +179,7 @@ def _explain_sharding(p: Proposal) -> Explanation:
     return Explanation(
         f"ZeRO-3 buys memory that is not needed: unsharded, a rank needs about {gib(need(p, replace(now, zero=0)))} of "
         f"{gib(p.cluster.memory_bytes)}. Weights are gathered twice and gradients reduced once in each of "
-        f"{count(m, 'micro-batch')}: {moved / 1e9:.0f} GB a step and device, against {plain / 1e9:.0f} GB for one "
+        f"{count(m, 'micro-batch')}: {_gb(moved)} a step and device, against {_gb(plain)} for one "
         f"exchange of gradients",
         (f"{spelled(p, 'layout.zero')} = 0 or 1",),
     )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from meshwright.layout.degrees import RECOMPUTE, SCHEDULES, Layout, Offload, Recompute, Schedule
-from meshwright.layout.schedules import default_placement, is_standard
+from meshwright.layout.schedules import V_SHAPED, default_placement, is_standard
 from meshwright.model.architecture import Architecture
 from meshwright.model.training import Optimizer, Precision, Training
 
@@ -182,7 +182,8 @@ def _pipeline(can: Abilities, arch: Architecture, training: Training, layout: La
     if layout.schedule not in can.schedules:
         return f"runs the schedules {', '.join(can.schedules)}, not {layout.schedule}"
     if not can.any_placement and not is_standard(layout.schedule, layout.placement):
-        usual = default_placement(layout.schedule, layout.pp, max(1, len(layout.placement) // layout.pp))
+        chunks = 2 if layout.schedule in V_SHAPED else max(1, len(layout.placement) // layout.pp)
+        usual = default_placement(layout.schedule, layout.pp, chunks)
         return f"places stages as the schedule has it ({usual}), not freely"
     layers = [_layers_of(stage) for stage in layout.stages]
     if not can.half_layers and not arch.parallel_residual and any(part % 2 for part in layers):
@@ -194,7 +195,7 @@ def _pipeline(can: Abilities, arch: Architecture, training: Training, layout: La
 
 def _layers_of(stage: tuple[str, ...]) -> int:
     """Units of a stage that belong to layers: two a layer, one where attention and feed-forward run in parallel."""
-    return sum(unit.startswith("layers.") for unit in stage)
+    return len(stage) - ("embed" in stage) - ("head" in stage)
 
 
 _REFUSALS: tuple[Refusal, ...] = (_recipe, _model, _axes, _sharding, _recompute, _pipeline, _loss)

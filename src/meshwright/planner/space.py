@@ -135,7 +135,7 @@ def _free(fixed: int | None, choices: Sequence[int]) -> Sequence[int]:
 def degrees(proposal: Proposal) -> Iterator[Structure]:
     """Every dp, tp, pp, cp, ep whose product fills the cluster, in the order dp first; the rules judge them later."""
     arch, gpus, wanted = proposal.arch, proposal.cluster.gpus, proposal.wanted
-    pinned = len(set(wanted.placement)) if wanted.placement else wanted.pp
+    pinned = len(set(wanted.placement)) if wanted.placement and wanted.pp is None else wanted.pp
     for tp in _free(wanted.tp, divisors(gpus)):
         for pp in _free(pinned, divisors(max(1, gpus // tp))):
             for cp in _free(wanted.cp, divisors(max(1, gpus // (tp * pp)))):
