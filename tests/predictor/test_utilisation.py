@@ -27,3 +27,13 @@ def test_no_share_of_a_peak_that_is_guessed_or_not_known(
         cluster = replace(plan.setup.proposal.cluster, device=device)
         proposal = replace(plan.setup.proposal, cluster=cluster)
         assert model_flops_utilisation(proposal, plan.batch, 1, 1.0) is None
+
+
+def test_a_fitted_peak_does_not_move_what_shares_are_of(make_plan: Callable[..., Plan], llama_7b: Architecture) -> None:
+    plan = make_plan(llama_7b, 1, 1, 512)
+    cluster = plan.setup.proposal.cluster
+    slower = replace(cluster.device, peak_flops={"bf16": Constant(200e12, "fitted")})
+    fitted = replace(plan.setup.proposal, cluster=replace(cluster, device=slower))
+    whole = model_flops_utilisation(plan.setup.proposal, plan.batch, 1, 1.0)
+    assert whole is not None
+    assert model_flops_utilisation(fitted, plan.batch, 1, 1.0) == whole
