@@ -8,7 +8,7 @@ import pytest
 
 from meshwright.basics.errors import InputError
 from meshwright.model.architecture import LatentAttention
-from meshwright.trainer.models.families import FAMILIES, complaints, inverse_frequencies, numerics
+from meshwright.trainer.models.families import FAMILIES, complaints, decoder_complaints, inverse_frequencies, numerics
 from meshwright.trainer.unsupported import unsupported
 
 from .plans import TINY, plan, variant
@@ -27,7 +27,7 @@ def test_every_feature_out_of_reach_is_listed_at_once() -> None:
         family="falcon", experts=8, active_experts=2, gated=False, norm="layer", positions="alibi",
         parallel_residual=True, sliding_window=128, head_dim=15, layer_norms=1, embed_norm=True,
     )  # fmt: skip
-    fields = {complaint.field.removeprefix("model.") for complaint in complaints(wrong)}
+    fields = {complaint.field.removeprefix("model.") for complaint in decoder_complaints(wrong)}
     assert fields == {
         "family", "experts", "gated", "norm", "positions", "parallel_residual", "sliding_window", "head_dim",
         "layer_norms", "embed_norm",
@@ -38,7 +38,7 @@ def test_every_feature_out_of_reach_is_listed_at_once() -> None:
 def test_parts_that_the_decoder_lacks_are_refused() -> None:
     latent = LatentAttention(8, 8, 8, 8)
     wrong = variant(latent=latent, sinks=True, qk_norm=True, qk_norm_wide=True, qk_norm_weight=False, head_bias=True)
-    fields = {complaint.field.removeprefix("model.") for complaint in complaints(wrong)}
+    fields = {complaint.field.removeprefix("model.") for complaint in decoder_complaints(wrong)}
     assert fields == {"latent", "sinks", "qk_norm_wide", "qk_norm_weight", "head_bias"}
 
 

@@ -102,7 +102,8 @@ class Engine:
 
     def _overflows(self) -> list[str]:
         """Units with a gradient that is not finite, on any rank, in the order of the model. Collective."""
-        mine = {unit_of(name) for name, grad in gradients(self.parts.owned).items() if not grad.isfinite().all()}
+        arch, held = self.plan.setup.proposal.arch, gradients(self.parts.owned)
+        mine = {unit_of(name, arch) for name, grad in held.items() if not grad.isfinite().all()}
         told = [mine]
         if self.mesh.world.size > 1:
             told = [set()] * self.mesh.world.size

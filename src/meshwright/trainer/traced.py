@@ -22,7 +22,7 @@ from meshwright.layout.schedules import SPLIT_BACKWARD, actions
 from meshwright.timeline.columns import Action
 from meshwright.trainer.engine import Engine
 from meshwright.trainer.memory import held_tensors, rank_memory
-from meshwright.trainer.models.decoder import Decoder
+from meshwright.trainer.models.stage import StageModel
 from meshwright.trainer.parallel.groups import Group
 from meshwright.trainer.parallel.mesh import Mesh, build_mesh
 from meshwright.trainer.parallel.pipeline import MicroBatchLoop, ScheduledPipe
@@ -166,7 +166,7 @@ def process_groups(mesh: Mesh) -> dict[str, str]:
     return found
 
 
-def _vocabulary_width(models: Sequence[tuple[int, Decoder]], seq_len: int) -> int | None:
+def _vocabulary_width(models: Sequence[tuple[int, StageModel]], seq_len: int) -> int | None:
     """This rank's share of the vocabulary; None without the head, or where other tensors are as wide."""
     for _, model in models:
         if model.has_head:

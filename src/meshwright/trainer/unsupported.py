@@ -1,20 +1,39 @@
 """What the trainer cannot run, said before any process starts. Imports no torch."""
 
+from importlib.util import find_spec
+
 from meshwright.basics.errors import Complaint, InputError
 from meshwright.files.plan import Plan
 from meshwright.model.architecture import Architecture
-from meshwright.trainer.models.families import complaints, numerics
+from meshwright.trainer.models.families import complaints, numerics, wrapped_family
 
 
 def unsupported(plan: Plan) -> tuple[Complaint, ...]:
     """Everything in a plan that this trainer refuses; empty when it runs the plan."""
     layout, training, arch = plan.layout, plan.setup.proposal.training, plan.setup.proposal.arch
     found = list(complaints(arch)) or _in_the_config(arch)
+    wrapped = wrapped_family(arch)
 
     def refuse(when: bool, field: str, value: object, rule: str, legal: str) -> None:
         if when:
             found.append(Complaint(field, str(value), rule, legal))
 
+    if wrapped is not None:
+        missing = find_spec("transformers") is None
+        needs = f"a {arch.family} model is made of transformers' modules, which are not installed"
+        refuse(missing, "model.config", arch.config_path, needs, "pip install 'meshwright[train]'")
+        refuse(
+            layout.tp > 1 and not wrapped.tensor, "layout.tp", layout.tp,
+            f"the trainer has no tensor parallelism for {arch.family} with these parts", "1",
+        )  # fmt: skip
+        refuse(
+            layout.tp > 1 and layout.sp, "layout.sp", True,
+            f"the trainer has tensor parallelism without sequence parallelism for {arch.family} with these parts",
+            "false",
+        )  # fmt: skip
+    longest = arch.max_positions if arch.positions == "learned" else 0
+    beyond = f"the model has a table of {longest} positions"
+    refuse(0 < longest < plan.batch.seq_len, "batch.seq_len", plan.batch.seq_len, beyond, f"at most {longest}")
     refuse(layout.cp > 1, "layout.cp", layout.cp, "the trainer has no context parallelism", "1")
     refuse(layout.ep > 1, "layout.ep", layout.ep, "the trainer has no expert parallelism", "1")
     each_time = layout.exchange == "micro-batch" and layout.zero < 2
@@ -48,6 +67,8 @@ def unsupported(plan: Plan) -> tuple[Complaint, ...]:
 
 def _in_the_config(arch: Architecture) -> list[Complaint]:
     """What the model's config.json asks for beyond its sizes that the trainer cannot do."""
+    if wrapped_family(arch) is not None:
+        return []
     try:
         numerics(arch)
     except InputError as error:

@@ -5,7 +5,7 @@ the stage does not hold is absent and adds nothing; global names ("model.layers.
 Shapes: B samples, S positions (Z local positions under sequence parallelism), D hidden, V vocabulary, H heads.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import torch
@@ -14,16 +14,10 @@ from torch import Tensor, nn
 
 from meshwright.model.architecture import Architecture
 from meshwright.trainer.models.families import Numerics, inverse_frequencies
+from meshwright.trainer.models.initial import global_shape
 from meshwright.trainer.models.names import bounds
+from meshwright.trainer.models.stage import StageModel, UnitRunner
 from meshwright.trainer.parallel.tensor_parallel import TensorGroup
-
-UnitRunner = Callable[[str, Callable[[Tensor], Tensor], Tensor], Tensor]
-"""Runs one unit on the residual stream: where recompute and per-unit timing wrap the computation."""
-
-
-def run_plainly(name: str, unit: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """The unit runner that adds nothing."""
-    return unit(x)
 
 
 class RMSNorm(nn.Module):
@@ -146,38 +140,25 @@ class Body(nn.Module):
             self.norm = RMSNorm(arch.hidden, rules.norm_eps)
 
 
-class Decoder(nn.Module):
-    """The units of one stage. First stage: tokens [B, S] int64 in. Others: hidden [B, Z, D] in.
-
-    Out: hidden [B, Z, D], or with the head the summed cross entropy over the labels [B, S] (a scalar, fp32; labels
-    below zero do not count) when labels are given, else this rank's logits [B, S, V / tp].
-    """
+class Decoder(StageModel):
+    """A stage of the Llama-type decoder."""
 
     def __init__(self, arch: Architecture, rules: Numerics, tensor: TensorGroup, units: Sequence[str]) -> None:
-        super().__init__()
-        self.arch, self.rules, self.tensor, self.units = arch, rules, tensor, tuple(units)
-        self.model = Body(arch, rules, tensor, units)
-        self.has_embedding, self.has_head = "embed" in units, "head" in units
+        super().__init__(arch, tensor, units)
+        self.rules, self.initializer_range = rules, rules.initializer_range
+        self.model: Body = Body(arch, rules, tensor, units)
         if self.has_head:
             first, last = bounds(arch.vocab, tensor.size, tensor.rank)
             self.lm_head = nn.Linear(arch.hidden, last - first, bias=False)
             if arch.tied and self.has_embedding:
                 self.lm_head.weight = self.model.embed_tokens.weight
-        self.run: UnitRunner = run_plainly
-        self.dtype = torch.float32  # of the residual stream
         self._rope: tuple[Tensor, Tensor] | None = None
 
     def embed(self, tokens: Tensor) -> Tensor:
-        """Unit `embed`: tokens [B, S] -> hidden [B, Z, D]."""
         return self.tensor.embedding(tokens, self.model.embed_tokens.weight, self.arch.vocab).to(self.dtype)
 
     def logits(self, x: Tensor) -> Tensor:
-        """Final norm and output matrix: hidden [B, Z, D] -> this rank's logits [B, S, V / tp]."""
         return self.lm_head(self.tensor.enter(self.model.norm(x)))  # type: ignore[no-any-return]
-
-    def loss(self, x: Tensor, labels: Tensor) -> Tensor:
-        """Unit `head`: hidden [B, Z, D] and labels [B, S] -> summed cross entropy, a scalar."""
-        return self.tensor.cross_entropy(self.logits(x).flatten(0, 1), labels.flatten(), self.arch.vocab)
 
     def rope(self, seq_len: int, device: torch.device) -> tuple[Tensor, Tensor]:
         """Cosines and sines, each [S, head_dim], kept for the last sequence length."""
@@ -188,16 +169,15 @@ class Decoder(nn.Module):
             self._rope = angles.cos().to(self.dtype), angles.sin().to(self.dtype)
         return self._rope
 
-    def forward(self, x: Tensor, labels: Tensor | None = None) -> Tensor:
-        if self.has_embedding:
-            x = self.run("embed", self.embed, x)
+    def layers(self, x: Tensor) -> Tensor:
         if self.model.layers:
             cos, sin = self.rope(x.shape[1] * (self.tensor.size if self.tensor.sequence else 1), x.device)
             for layer, module in self.model.layers.items():
                 x = module(x, cos, sin, int(layer), self.run)
-        if not self.has_head:
-            return x
-        return self.logits(x) if labels is None else self.run("head", partial(self.loss, labels=labels), x)
+        return x
+
+    def whole_shape(self, name: str, local: Tensor) -> tuple[int, ...]:
+        return global_shape(local, name, self.arch, self.tensor)
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

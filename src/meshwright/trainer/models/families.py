@@ -2,14 +2,15 @@
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from meshwright.basics.errors import Complaint, InputError
 from meshwright.basics.names import nearest
 from meshwright.model.architecture import Architecture
-from meshwright.model.huggingface import text_part
+from meshwright.model.huggingface import read_config, text_part
+from meshwright.trainer.models.wrapped_families import WRAPPED, Wrapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +56,37 @@ class Numerics:
     initializer_range: float = 0.02
 
 
+def wrapped_family(arch: Architecture) -> Wrapped | None:
+    """The row of a family whose Hugging Face modules are trained; None where our own decoder is."""
+    return WRAPPED.get(arch.family) if arch.config_path is not None and decoder_complaints(arch) else None
+
+
 def complaints(arch: Architecture) -> tuple[Complaint, ...]:
-    """Everything about a model that the trainer's decoder cannot represent; empty when it can be trained."""
+    """Everything about a model that the trainer cannot represent; empty when it can be trained."""
+    if arch.config_path is None or wrapped_family(arch) is None:
+        return decoder_complaints(arch)
+    written = read_config(arch.config_path)
+    return tuple(
+        Complaint(f"model.{part.name}", str(getattr(arch, part.name)), "differs from the model's config.json",
+                  str(getattr(written, part.name)), arch.config_path)
+        for part in fields(arch)
+        if part.name not in ("name", "config_path", "note") and getattr(arch, part.name) != getattr(written, part.name)
+    )  # fmt: skip
+
+
+def decoder_complaints(arch: Architecture) -> tuple[Complaint, ...]:
+    """Everything about a model that the trainer's own decoder cannot represent."""
     found: list[Complaint] = []
 
     def complain(field: str, value: object, rule: str, legal: str = "") -> None:
         found.append(Complaint(f"model.{field}", str(value), rule, legal))
 
-    if arch.family not in FAMILIES:
-        near = nearest(arch.family, FAMILIES)
-        known = ", ".join(FAMILIES)
+    if arch.family not in FAMILIES and arch.family in WRAPPED:
+        complain("config", "", f"a {arch.family} model is built from its config.json", "the path of one")
+    elif arch.family not in FAMILIES:
+        known_families = dict.fromkeys((*FAMILIES, *WRAPPED))
+        near = nearest(arch.family, known_families)
+        known = ", ".join(known_families)
         hint = f"did you mean {near!r}? " if near else ""
         complain("family", arch.family, "the trainer does not know this family", f"{hint}known: {known}")
     if arch.experts:
@@ -97,7 +119,7 @@ def numerics(arch: Architecture) -> Numerics:
     Raises InputError for an unknown family (naming those that can be trained) and for rotary scalings other than
     Llama 3's.
     """
-    wrong = complaints(arch)
+    wrong = decoder_complaints(arch)
     if wrong:
         raise InputError(wrong)
     family = FAMILIES[arch.family]

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from meshwright.model.architecture import Architecture
-from meshwright.trainer.models.decoder import Decoder
 from meshwright.trainer.models.names import bounds, split_dim
+from meshwright.trainer.models.stage import StageModel
 from meshwright.trainer.parallel.tensor_parallel import TensorGroup
 
 
@@ -27,12 +27,12 @@ def global_shape(local: Tensor, name: str, arch: Architecture, tensor: TensorGro
     return tuple(shape)
 
 
-def draw(name: str, shape: tuple[int, ...], seed: int, std: float) -> Tensor:
-    """The whole initial parameter: ones for norms, zeros for biases, else normal with `std`; by seed and name only."""
+def draw(name: str, shape: tuple[int, ...], seed: int, std: float, norm: float = 1.0) -> Tensor:
+    """The whole initial parameter by seed and name only: `norm` for norms, 0 for biases, else normal with `std`."""
     if name.endswith(".bias"):
         return torch.zeros(shape)
     if len(shape) == 1:
-        return torch.ones(shape)
+        return torch.full(shape, norm)
     digest = hashlib.blake2b(f"{seed}:{name}".encode(), digest_size=8).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
     return torch.empty(shape).normal_(0.0, std, generator=generator)
@@ -52,9 +52,8 @@ def source_name(name: str, arch: Architecture) -> str:
     return "model.embed_tokens.weight" if arch.tied and name == "lm_head.weight" else name
 
 
-def materialize(model: Decoder, device: torch.device, whole: Callable[[str, tuple[int, ...]], Tensor]) -> None:
-    """Give a meta model storage on `device`, filled from `whole(name, global shape)`, cut to this tensor rank."""
-    arch, tensor = model.arch, model.tensor
+def fill(model: StageModel, device: torch.device, piece: Callable[[str, tuple[int, ...]], Tensor]) -> None:
+    """Give a meta model storage on `device`, filled from `piece(name, global shape)`, this tensor rank's part of it."""
     filled: dict[int, nn.Parameter] = {}
     for module_name, module in model.named_modules():
         for kind, empty in list(module.named_parameters(recurse=False)):
@@ -62,13 +61,18 @@ def materialize(model: Decoder, device: torch.device, whole: Callable[[str, tupl
                 setattr(module, kind, filled[id(empty)])  # a tied matrix stays one parameter
                 continue
             name = f"{module_name}.{kind}"
-            value = whole(source_name(name, arch), global_shape(empty, name, arch, tensor))
-            parameter = nn.Parameter(share(value, name, tensor).to(device).clone())
+            value = piece(source_name(name, model.arch), model.whole_shape(name, empty))
+            parameter = nn.Parameter(value.to(device).clone())
             filled[id(empty)] = parameter
             setattr(module, kind, parameter)
 
 
-def initialize(model: Decoder, device: torch.device, seed: int) -> None:
+def materialize(model: StageModel, device: torch.device, whole: Callable[[str, tuple[int, ...]], Tensor]) -> None:
+    """As `fill`, from whole parameters `whole(name, global shape)`."""
+    fill(model, device, lambda name, shape: share(whole(name, shape), name, model.tensor))
+
+
+def initialize(model: StageModel, device: torch.device, seed: int) -> None:
     """Give a meta model its initial weights."""
-    std = model.rules.initializer_range
-    materialize(model, device, lambda name, shape: draw(name, shape, seed, std))
+    std, norm = model.initializer_range, model.norm_start
+    materialize(model, device, lambda name, shape: draw(name, shape, seed, std, norm))

@@ -1,7 +1,16 @@
-"""How tensor parallelism splits a parameter, told by its Hugging Face name alone (Shoeybi et al. 2019)."""
+"""How tensor parallelism splits a parameter, told by its name inside the trainer alone (Shoeybi et al. 2019).
 
-_COLUMN = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
-_ROW = ("o_proj", "down_proj")
+Inside, every family has the names of Hugging Face's Llama for what all models have (`model.embed_tokens`,
+`model.layers.7`, `model.norm`, `lm_head`), its own names inside a layer, matrices as (output, input), and fused
+matrices in their parts (`c_attn.q_part`), so that a tensor rank's share of each parameter is one contiguous piece.
+"""
+
+PART = "_part"  # ends the name of a piece of a fused matrix
+_COLUMN = (
+    *("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "c_fc", "query_key_value", "dense_h_to_4h"),
+    *(name + PART for name in ("q", "k", "v", "gate", "up")),
+)
+_ROW = ("o_proj", "down_proj", "c_proj", "dense", "dense_4h_to_h")
 _VOCAB = ("embed_tokens", "lm_head")
 _AFTER_REDUCTION = ("input_layernorm", "post_attention_layernorm", "norm")
 

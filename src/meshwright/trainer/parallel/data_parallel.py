@@ -8,14 +8,14 @@ from torch import nn
 from meshwright.layout.degrees import Layout
 from meshwright.layout.schedules import SPLIT_BACKWARD
 from meshwright.trainer.clock import Clock
-from meshwright.trainer.models.decoder import Decoder
+from meshwright.trainer.models.stage import StageModel
 from meshwright.trainer.parallel.fully_sharded import FullySharded
 from meshwright.trainer.parallel.mesh import Mesh
 from meshwright.trainer.parallel.replicated import Replicated
 from meshwright.trainer.parallel.sharded import Sharded
 from meshwright.trainer.parallel.units import named_parameters, unit_parameters
 
-Models = Sequence[tuple[int, Decoder]]
+Models = Sequence[tuple[int, StageModel]]
 
 
 class Replicas(Protocol):

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,9 +12,9 @@ from meshwright.layout.recomputed import recomputed_units
 from meshwright.model.training import Precision
 from meshwright.model.units import units_of
 from meshwright.trainer.clock import Clock, UnitMeter
-from meshwright.trainer.models.decoder import Decoder, build
-from meshwright.trainer.models.families import numerics
+from meshwright.trainer.models.build import build
 from meshwright.trainer.models.initial import initialize
+from meshwright.trainer.models.stage import StageModel
 from meshwright.trainer.parallel.data_parallel import Replicas, share_states
 from meshwright.trainer.parallel.fully_sharded import FullySharded
 from meshwright.trainer.parallel.mesh import Mesh
@@ -29,7 +30,7 @@ _COMPUTE: Mapping[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torc
 class Parts:
     """What one rank trains with."""
 
-    models: tuple[tuple[int, Decoder], ...]  # (stage, its model), in forward order
+    models: tuple[tuple[int, StageModel], ...]  # (stage, its model), in forward order
     replicas: Replicas
     rows: dict[str, int]  # of each whole parameter of this tensor rank, by global name
     pipe: Pipe
@@ -48,14 +49,13 @@ class Parts:
 def parallelize(plan: Plan, mesh: Mesh, clock: Clock, meter: UnitMeter, device: torch.device) -> Parts:
     """Build this rank's part of the model with its initial weights, and everything that makes it train.
 
-    Raises InputError for a model that the trainer's decoder cannot represent.
+    Raises InputError for a model that the trainer cannot represent.
     """
     layout, setup = plan.layout, plan.setup.proposal
-    rules = numerics(setup.arch)
     # Tensor parallel: each rank builds its share of every parameter.
     tensor = TensorGroup(mesh.tp, clock, layout.sp and layout.tp > 1)
     held = _stages_of_rank(plan, mesh.pp.rank)
-    models = tuple((stage, build(setup.arch, rules, tensor, units)) for stage, units in held)
+    models = tuple((stage, build(setup.arch, tensor, units)) for stage, units in held)
     for _, model in models:
         initialize(model, device, setup.training.seed)
         model.dtype = _COMPUTE[setup.training.precision]
@@ -80,9 +80,10 @@ def _stages_of_rank(plan: Plan, pipeline_rank: int) -> list[tuple[int, tuple[str
     return [(stage, layout.stages[stage]) for stage in layout.stages_of(pipeline_rank)]
 
 
-def _tie_locally(models: tuple[tuple[int, Decoder], ...]) -> None:
+def _tie_locally(models: tuple[tuple[int, StageModel], ...]) -> None:
     """A tied embedding and output matrix on one rank are one parameter, also when they lie in two stages."""
     first = next((model for _, model in models if model.has_embedding), None)
     last = next((model for _, model in models if model.has_head), None)
     if first is not None and last is not None and first.arch.tied:
-        last.lm_head.weight = first.model.embed_tokens.weight
+        embedding: Any = first.model.embed_tokens
+        last.lm_head.weight = embedding.weight

@@ -14,7 +14,7 @@ from meshwright.files.plan import Plan
 from meshwright.layout.schedules import Order, actions
 from meshwright.timeline.columns import Action
 from meshwright.trainer.clock import Clock, UnitMeter
-from meshwright.trainer.models.decoder import Decoder
+from meshwright.trainer.models.stage import StageModel
 from meshwright.trainer.parallel.mesh import Mesh
 from meshwright.trainer.parallel.messages import FrugalStage, proofs
 from meshwright.trainer.torch_versions import follow, pipeline_runtime, root_cause
@@ -36,7 +36,7 @@ class StageRunner:
 
     def __init__(
         self,
-        model: Decoder,
+        model: StageModel,
         stage: int,
         clock: Clock,
         meter: UnitMeter,
@@ -91,7 +91,7 @@ class TimedStage(FrugalStage):
             super().backward_weight_one_chunk(bwd_chunk_id, last_backward)
 
 
-def _shapes(plan: Plan, model: Decoder, stage: int) -> tuple[Tensor, Tensor]:
+def _shapes(plan: Plan, model: StageModel, stage: int) -> tuple[Tensor, Tensor]:
     """What a stage takes and gives for one micro-batch, as tensors without storage."""
     layout, batch = plan.layout, plan.batch
     positions = batch.seq_len // layout.tp if layout.sp else batch.seq_len
@@ -165,7 +165,7 @@ class ScheduledPipe:
 
 
 def build_pipe(
-    plan: Plan, models: Sequence[tuple[int, Decoder]], mesh: Mesh, clock: Clock, meter: UnitMeter,
+    plan: Plan, models: Sequence[tuple[int, StageModel]], mesh: Mesh, clock: Clock, meter: UnitMeter,
     after_backward: Callable[[], None],
 ) -> Pipe:  # fmt: skip
     """The pipe of this rank's (stage, model) pairs, in forward order; `after_backward` runs after each backward."""

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from meshwright.trainer.clock import UnitMeter
-from meshwright.trainer.models.decoder import UnitRunner
+from meshwright.trainer.models.stage import UnitRunner
 from meshwright.trainer.parallel.selective import keep_products
 
 NOTHING: Mapping[str, nn.Module] = {}

@@ -4,21 +4,18 @@ from collections.abc import Iterable
 
 from torch import nn
 
-from meshwright.trainer.models.decoder import Decoder
+from meshwright.model.architecture import Architecture
 from meshwright.trainer.models.names import split_dim
+from meshwright.trainer.models.stage import StageModel
+from meshwright.trainer.models.wrapped_families import unit_of as unit_in_family
 
 
-def unit_of(name: str) -> str:
-    """The unit of a parameter with a Hugging Face name: `model.layers.7.mlp.up_proj.weight` is in `layers.7.ffn`."""
-    parts = name.split(".")
-    if parts[0] == "lm_head" or parts[1] == "norm":
-        return "head"
-    if parts[1] == "embed_tokens":
-        return "embed"
-    return f"layers.{parts[2]}." + ("attn" if parts[3] in ("self_attn", "input_layernorm") else "ffn")
+def unit_of(name: str, arch: Architecture) -> str:
+    """The unit of a parameter: `model.layers.7.mlp.up_proj.weight` of a Llama is in `layers.7.ffn`."""
+    return unit_in_family(name, arch.family, arch.parallel_residual)
 
 
-def unit_parameters(model: Decoder) -> dict[str, dict[str, tuple[nn.Module, str]]]:
+def unit_parameters(model: StageModel) -> dict[str, dict[str, tuple[nn.Module, str]]]:
     """For each unit of a stage, in forward order, its parameters by global name: the owning module and the attribute.
 
     A parameter that two units share is in both.
@@ -27,7 +24,7 @@ def unit_parameters(model: Decoder) -> dict[str, dict[str, tuple[nn.Module, str]
     for module_name, module in model.named_modules():
         for attribute, _ in module.named_parameters(recurse=False):
             name = f"{module_name}.{attribute}"
-            found[unit_of(name)][name] = (module, attribute)
+            found[unit_of(name, model.arch)][name] = (module, attribute)
     return found
 
 
@@ -43,12 +40,13 @@ def named_parameters(models: Iterable[nn.Module]) -> dict[str, nn.Parameter]:
     return found
 
 
-def matrix_sizes(models: Iterable[Decoder]) -> dict[str, float]:
+def matrix_sizes(models: Iterable[StageModel]) -> dict[str, float]:
     """Elements of the matrices of each unit: their share of a weight-gradient pass."""
     sizes: dict[str, float] = {}
     for model in models:
         sizes |= dict.fromkeys(model.units, 0.0)
         for name, parameter in model.named_parameters():
             if split_dim(name) is not None and "embed_tokens" not in name:
-                sizes[unit_of(name)] = sizes.get(unit_of(name), 0.0) + parameter.numel()
+                unit = unit_of(name, model.arch)
+                sizes[unit] = sizes.get(unit, 0.0) + parameter.numel()
     return sizes
