@@ -142,3 +142,21 @@ def test_each_warning_of_the_worked_example(told: Any, rule: str, words: str) ->
 def test_the_corrected_job_has_nothing_to_be_told() -> None:
     answer = meshwright.check(ROOT / "examples/worked-example/job.toml")
     assert (answer["problems"], answer["warnings"]) == ([], [])
+
+
+@pytest.mark.parametrize("name", ["gemma-3-4b-pt", "deepseek-v3", "meta-llama-3-8b"])
+def test_what_is_left_out_of_a_config_is_said(tmp_path: Path, name: str) -> None:
+    config = (ROOT / f"tests/model/configs/{name}.json").read_text()
+    (tmp_path / "config.json").write_text(config)
+    path = job(tmp_path, 'config = "config.json"', gpus=256)
+    path.write_text(path.read_text().replace("gpus = 256", 'gpus = 256\ninter_node = "ib-hdr"'))
+    model = meshwright.check(path)["model"]
+    expected = {"gemma-3-4b-pt": "text decoder", "deepseek-v3": "multi-token", "meta-llama-3-8b": ""}[name]
+    assert expected in model["note"]
+    assert bool(model["note"]) == bool(expected)
+
+
+def test_a_proposed_shape_is_shown(tmp_path: Path) -> None:
+    model = meshwright.check(job(tmp_path, 'params = "1.2B"'))["model"]
+    assert "layers of width" in model["text"]
+    assert model["parameters"] == pytest.approx(1.2e9, rel=0.02)

@@ -164,8 +164,13 @@ def test_texts_of_users_are_never_read_as_markup(width: int) -> None:
     batch = out.BatchPart.model_validate(
         {"global": 8, "seq_len": 1, "micro_batch": None, "micro_batches": None, "dp": None, "equation": "global 8"}
     )
-    answer = out.CheckOutput(valid=False, problems=[problem], warnings=[], batch=batch, layout={}, nearby=[])
+    model = out.ModelPart(name="m", text="[b]m[/b]: 4 layers", parameters=1, active_parameters=1, note="[i]x[/i]")
+    answer = out.CheckOutput(
+        valid=False, problems=[problem], warnings=[], model=model, batch=batch, layout={}, nearby=[]
+    )
     text = shown(terminal.check_view(answer), width)
     assert "[red]stages[/red] [layout]" in text
     assert "- [a]" in text
+    assert "[b]m[/b]: 4 layers" in text
+    assert "note: [i]x[/i]" in text
     assert "not valid: 1 error, 0 warnings" in text

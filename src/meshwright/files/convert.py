@@ -10,6 +10,7 @@ from meshwright.files.outputs import (
     BatchPart,
     CheckOutput,
     LayoutPart,
+    ModelPart,
     NearbyPart,
     PlanEntry,
     PlanFigures,
@@ -24,7 +25,9 @@ from meshwright.layout.batch import equation, micro_batches_for
 from meshwright.layout.degrees import Layout, describe
 from meshwright.layout.problem import Problem
 from meshwright.layout.proposal import Proposal, Wanted
+from meshwright.model.parameters import active_parameters, total_parameters
 from meshwright.model.units import compact
+from meshwright.model.wording import described
 
 
 def prediction_of(plan: Plan) -> Prediction:
@@ -70,8 +73,13 @@ def check_output(proposal: Proposal, problems: Sequence[Problem], nearby: Sequen
     keys = [name for name in Wanted.__slots__ if name not in ("micro_batch", "micro_batches", "stages")]
     layout: dict[str, object] = {key: getattr(wanted, key) for key in keys}
     layout["stages"] = None if wanted.stages is None else [list(compact(units)) for units in wanted.stages]
+    arch = proposal.arch
+    model = ModelPart(
+        name=arch.name, text=described(arch), parameters=total_parameters(arch),
+        active_parameters=active_parameters(arch), note=arch.note,
+    )  # fmt: skip
     return CheckOutput(
-        valid=not errors, problems=errors, batch=batch, layout=layout, nearby=list(nearby),
+        valid=not errors, problems=errors, model=model, batch=batch, layout=layout, nearby=list(nearby),
         warnings=[_problem(problem) for problem in problems if problem.severity == "warning"],
     )  # fmt: skip
 

@@ -58,12 +58,23 @@ class NearbyPart(Part):
     memory_gib: float = Field(description="of the pipeline rank that needs most")
 
 
+class ModelPart(Part):
+    """The model that was read or proposed."""
+
+    name: str
+    text: str = Field(description="its shape and size in words")
+    parameters: int = Field(description="exact, a tied matrix once")
+    active_parameters: int = Field(description="of them, those that one token passes through")
+    note: str = Field(description="what of its config.json is left out; empty: nothing")
+
+
 class CheckOutput(Output):
     """check: is this job or plan valid, and what is wrong or wasteful about it?"""
 
     valid: bool
     problems: list[ProblemPart]
     warnings: list[ProblemPart]
+    model: ModelPart
     batch: BatchPart
     layout: dict[str, Any] = Field(description="the fixed keys of [layout]; null: free")
     nearby: list[NearbyPart] = Field(description="what to choose instead, when a problem asks for another layout")

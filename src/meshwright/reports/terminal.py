@@ -47,6 +47,8 @@ def check_view(answer: out.CheckOutput) -> View:
         *_problems("error", "bold red", answer.problems),
         *_problems("warning", "bold yellow", answer.warnings),
         *_nearby(answer.nearby),
+        Text(answer.model.text),
+        *([Text(f"note: {answer.model.note}")] if answer.model.note else []),
         Text(answer.batch.equation),
         Text.assemble(verdict, counts),
     ]
