@@ -19,7 +19,7 @@ from meshwright.trainer.pool import Answer, Job, answer_file, job_file, leave
 from meshwright.trainer.rank import follow_parent
 from meshwright.trainer.torch_versions import check_version
 
-_LOOK_S = 0.01
+_LOOK_S, _IDLE_S = 0.01, 0.1  # between two looks for a job: at first, and in the end
 
 
 def do(job: Job, rank: int, store: Path) -> Any:
@@ -42,8 +42,10 @@ def main(folder: Path, rank: int, number: int) -> None:
     torch.set_num_threads(1)
     while True:
         # Ranks that sit out a job wait here, where no timeout of a collective runs.
+        pause = _LOOK_S
         while not job_file(folder, number).exists():
-            time.sleep(_LOOK_S)
+            time.sleep(pause)
+            pause = min(_IDLE_S, 1.02 * pause)
         job: Job = pickle.loads(job_file(folder, number).read_bytes())  # written by our own parent
         if rank < job.world:
             try:
