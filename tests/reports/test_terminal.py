@@ -33,7 +33,7 @@ def entry(**changes: object) -> out.PlanEntry:
         "stages": [["embed", "layers.0-11"], ["layers.12-23", "head"]], "step_time_s": 4.871,
         "step_time_range_s": (3.6, 6.1), "tokens_per_s": 107_615.0, "tokens_per_s_per_gpu": 13_451.9, "mfu": 0.317,
         "bubble_fraction": 0.319, "exposed_comm_s": 0.0038, "stage_compute_s": [2.0, 2.5], "memory_gib": 17.44,
-        "memory_limit_gib": 39.39, "fits": True, "runnable_by": ["megatron"],
+        "memory_limit_gib": 39.39, "p_oom": 0.0, "fits": True, "runnable_by": ["megatron"],
         "terms": {"compute": 3.8, "bubble": 1.071},
         "origins": {"peak": "data sheet"}, "why": "fastest: compute 78%",
     }  # fmt: skip
@@ -174,3 +174,9 @@ def test_texts_of_users_are_never_read_as_markup(width: int) -> None:
     assert "[b]m[/b]: 4 layers" in text
     assert "note: [i]x[/i]" in text
     assert "not valid: 1 error, 0 warnings" in text
+
+
+@pytest.mark.parametrize(("chance", "said"), [(None, False), (0.001, False), (0.02, True), (0.47, True)])
+def test_a_plan_that_may_run_out_says_so(chance: float | None, said: bool) -> None:
+    answer = out.PlanOutput(evaluated=1, seconds=0.1, plans=[entry(p_oom=chance)], rejected=[])
+    assert ("runs out of memory" in shown(terminal.plan_view(answer), 100)) == said

@@ -99,7 +99,8 @@ def _figures(plan: Plan, runnable_by: Sequence[str]) -> dict[str, object]:
         "tokens_per_s": found.tokens_per_s, "tokens_per_s_per_gpu": found.tokens_per_s_per_gpu, "mfu": found.mfu,
         "bubble_fraction": found.bubble_fraction, "exposed_comm_s": found.exposed_comm_s,
         "stage_compute_s": list(found.stage_compute_s), "memory_gib": found.worst_memory.total / GIB,
-        "memory_limit_gib": found.memory_limit_bytes / GIB, "fits": found.fits, "runnable_by": list(runnable_by),
+        "memory_limit_gib": found.memory_limit_bytes / GIB,
+        "p_oom": max((rank.p_oom for rank in found.memory if rank.p_oom is not None), default=None), "fits": found.fits, "runnable_by": list(runnable_by),
         "terms": dict(found.terms), "origins": dict(found.origins),
     }  # fmt: skip
 

@@ -141,6 +141,7 @@ class PlanFigures(Part):
     stage_compute_s: list[float] = Field(description="busy compute of each pipeline rank in a step")
     memory_gib: float = Field(description="of the pipeline rank that needs most")
     memory_limit_gib: float
+    p_oom: float | None = Field(description="probability that its fullest rank runs out of memory; null: not estimated")
     fits: bool
     runnable_by: list[str]
     terms: dict[str, float]

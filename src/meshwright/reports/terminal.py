@@ -7,6 +7,7 @@ from rich.text import Text
 
 from meshwright.basics.quantities import seconds_text
 from meshwright.files import outputs as out
+from meshwright.files.prediction import TIGHT
 from meshwright.reports.terminal_parts import (
     bullets,
     count_of,
@@ -72,6 +73,13 @@ def _nearby(found: Sequence[out.NearbyPart]) -> View:
     return rows
 
 
+def _running_out(plan: out.PlanFigures) -> str:
+    """What a plan that may not fit has beside its reason; nothing where it is sure enough."""
+    if plan.p_oom is None or plan.p_oom < TIGHT:
+        return ""
+    return f"; tight: runs out of memory with a probability of {plan.p_oom:.0%}"
+
+
 def plan_view(answer: out.PlanOutput) -> View:
     """The ranking, then a line a plan that says why."""
     grid = table(["#", "layout", "step", "tok/s/GPU", "MFU", "bubble", "GiB"], left=("layout",))
@@ -85,7 +93,11 @@ def plan_view(answer: out.PlanOutput) -> View:
     return [
         heading(seconds),
         grid,
-        *[row for number, plan in enumerate(answer.plans, 1) for row in bullets([plan.why], mark=f"{number}  ")],
+        *[
+            row
+            for number, plan in enumerate(answer.plans, 1)
+            for row in bullets([plan.why + _running_out(plan)], mark=f"{number}  ")
+        ],
         *([Text("stages of the first: " + stages_text(best.stages))] if len(best.stages) > 1 else []),
         Text("the first can be run by: " + (", ".join(best.runnable_by) or "no framework that is known")),
         *_choices(answer.choices),
@@ -136,7 +148,7 @@ def figures_view(plan: out.PlanFigures, title: str) -> View:
         f"MFU         {percent(plan.mfu)}; bubble {percent(plan.bubble_fraction)}; "
         f"exposed communication {ms(plan.exposed_comm_s)}, {plan.mode}",
         f"memory      {plan.memory_gib:.2f} GiB of {plan.memory_limit_gib:.2f} GiB on the fullest rank, {plan.mode}"
-        + ("" if plan.fits else ": does not fit"),
+        + (_running_out(plan) if plan.fits else ": does not fit"),
     ]
     if len(plan.stages) > 1:
         rows.append("stages      " + stages_text(plan.stages))
