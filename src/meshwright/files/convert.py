@@ -92,6 +92,7 @@ def layout_part(layout: Layout) -> LayoutPart:
 
 def _figures(plan: Plan, runnable_by: Sequence[str]) -> dict[str, object]:
     found = prediction_of(plan)
+    chances = [rank.p_oom for rank in found.memory if rank.p_oom is not None]
     return {
         "mode": found.mode, "layout": layout_part(plan.layout), "micro_batch": plan.batch.micro_batch,
         "micro_batches": plan.batch.micro_batches, "stages": [list(compact(units)) for units in plan.layout.stages],
@@ -100,7 +101,7 @@ def _figures(plan: Plan, runnable_by: Sequence[str]) -> dict[str, object]:
         "bubble_fraction": found.bubble_fraction, "exposed_comm_s": found.exposed_comm_s,
         "stage_compute_s": list(found.stage_compute_s), "memory_gib": found.worst_memory.total / GIB,
         "memory_limit_gib": found.memory_limit_bytes / GIB,
-        "p_oom": max((rank.p_oom for rank in found.memory if rank.p_oom is not None), default=None), "fits": found.fits, "runnable_by": list(runnable_by),
+        "p_oom": max(chances, default=None), "fits": found.fits, "runnable_by": list(runnable_by),
         "terms": dict(found.terms), "origins": dict(found.origins),
     }  # fmt: skip
 

@@ -89,7 +89,7 @@ def plan_view(answer: out.PlanOutput) -> View:
             percent(plan.bubble_fraction), gib_text(plan),
         )  # fmt: skip
     seconds = f"{answer.evaluated:,} layouts in {answer.seconds:.1f} s; all figures predicted"
-    best = answer.plans[0]
+    best, whys = answer.plans[0], [plan.why + _running_out(plan) for plan in answer.plans]
     return [
         heading(seconds),
         grid,
