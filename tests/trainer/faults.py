@@ -13,6 +13,7 @@ from meshwright.trainer.courses import Case, Course
 from meshwright.trainer.engine import Engine
 from meshwright.trainer.parallel import parallelize, sharded
 from meshwright.trainer.parallel.buckets import GradientBuckets
+from meshwright.trainer.parallel.pipeline import MicroBatchLoop
 from meshwright.trainer.parallel.sharded import Sharded
 from meshwright.trainer.step import own_square_sum
 
@@ -21,20 +22,13 @@ ENGINE = "meshwright.trainer.engine"
 
 def mean_of_means() -> Any:
     """Each replica divides by its own tokens, and replicas are averaged."""
-    right = Engine.step
+    right = MicroBatchLoop.run
 
-    def step(self: Engine, number: int, samples: np.ndarray) -> Any:
-        pipe, replicas = self.parts.pipe, self.mesh.dp
-        run, trained = pipe.run, int((samples[:, 1:] >= 0).sum())
+    def run(self: MicroBatchLoop, tokens: Any, labels: Any, scale: float, *rest: Any) -> Any:
+        mine = int((labels >= 0).sum())
+        return right(self, tokens, labels, 1 / (mine * dist.get_world_size()), *rest)
 
-        def unfair(tokens: Any, labels: Any, scale: float) -> Any:
-            mine = int((labels >= 0).sum())
-            return run(tokens, labels, scale * trained / (mine * replicas.size))
-
-        with patch.object(pipe, "run", unfair):
-            return right(self, number, samples)
-
-    return patch.object(Engine, "step", step)
+    return patch.object(MicroBatchLoop, "run", run)
 
 
 def clips_by_stage() -> Any:
@@ -66,8 +60,13 @@ def loses_a_half_layer() -> Any:
 
 
 def shuffles_by_rank() -> Any:
-    right = parity_rank.samples
-    return patch("meshwright.trainer.parity_rank.samples", lambda *rest: right(*rest[:-1], rest[-1] + dist.get_rank()))
+    """Each rank has an order of its own, so that some samples are trained twice and some never."""
+    right = Engine.step
+
+    def step(self: Engine, number: int, samples: np.ndarray, *rest: Any) -> Any:
+        return right(self, number, np.roll(samples, dist.get_rank(), axis=0), *rest)
+
+    return patch.object(Engine, "step", step)
 
 
 def sends_too_early() -> Any:
