@@ -93,11 +93,7 @@ def plan_view(answer: out.PlanOutput) -> View:
     return [
         heading(seconds),
         grid,
-        *[
-            row
-            for number, plan in enumerate(answer.plans, 1)
-            for row in bullets([plan.why + _running_out(plan)], mark=f"{number}  ")
-        ],
+        *[row for number, why in enumerate(whys, 1) for row in bullets([why], mark=f"{number}  ")],
         *([Text("stages of the first: " + stages_text(best.stages))] if len(best.stages) > 1 else []),
         Text("the first can be run by: " + (", ".join(best.runnable_by) or "no framework that is known")),
         *_choices(answer.choices),
