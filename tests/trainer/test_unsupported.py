@@ -32,7 +32,7 @@ REFUSED = {
     "training.optimizer": plan(training={"optimizer": "muon"}),
     "training.gradient_dtype": plan(training={"gradient_dtype": "bf16"}),
     "training.task": plan(training={"task": "lora"}),
-    "model.family": plan(arch=variant(family="gemma2")),
+    "model.family": plan(arch=variant(family="falcon")),
     "model.experts": plan(arch=variant(experts=4, active_experts=2)),
     "model.gated": plan(arch=variant(gated=False)),
     "model.norm": plan(arch=variant(norm="layer")),

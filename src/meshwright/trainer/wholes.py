@@ -70,12 +70,22 @@ def unequal(arrays: Arrays, folder: Path) -> tuple[str, ...]:
     return tuple(sorted(wrong | (kept.keys() ^ arrays.keys())))
 
 
-def differences(arrays: Arrays, folder: Path, floor: float = 0.0) -> tuple[Difference, ...]:
-    """For each name the norm of the difference over that of what `keep` left, or over `floor` times the norm of all if
-    that is more; largest first. A missing array differs infinitely."""
+def small(folder: Path, share: float) -> frozenset[str]:
+    """Names of which what `keep` left has a norm below `share` of the norm of all."""
+    norms = {file.stem: float(np.linalg.norm(np.load(file).astype(np.float64))) for file in folder.glob("*.npy")}
+    whole = float(np.linalg.norm(list(norms.values())))
+    return frozenset(name for name, norm in norms.items() if norm < share * whole)
+
+
+def differences(
+    arrays: Arrays, folder: Path, floor: float = 0.0, without: frozenset[str] = frozenset()
+) -> tuple[Difference, ...]:
+    """For each name, but for those in `without`, the norm of the difference over that of what `keep` left, or over
+    `floor` times the norm of all if that is more; largest first. A missing array differs infinitely."""
     kept = {file.stem: np.load(file).astype(np.float64) for file in folder.glob("*.npy")}
     norms = {name: float(np.linalg.norm(array)) for name, array in kept.items()}
     all_ = float(np.linalg.norm(list(norms.values())))
+    kept = {name: array for name, array in kept.items() if name not in without}
     found = []
     for name, array in kept.items():
         if name not in arrays or arrays[name].shape != array.shape:

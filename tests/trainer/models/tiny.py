@@ -52,3 +52,11 @@ def folder(name: str, path: Path) -> Architecture:
     """Leaves the family's folder, with weights, at `path`; its shape."""
     reference(name).save_pretrained(path)
     return read_config(path)
+
+
+def config_folder(name: str, path: Path) -> Architecture:
+    """Leaves the family's config.json alone at `path`; its shape."""
+    transformers = pytest.importorskip("transformers")
+    kind, values = CONFIGS[name]
+    transformers.AutoConfig.for_model(kind, **values).save_pretrained(path)
+    return read_config(path)
