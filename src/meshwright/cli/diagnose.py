@@ -40,5 +40,5 @@ def diagnose(
 
     answer = answers.diagnose(paths, output=output)
     show(answer, diagnose_view, as_json)
-    if fail_on is not None and any(finding.share > fail_on for finding in answer.findings):
+    if fail_on is not None and any((finding.share or 0) > fail_on for finding in answer.findings):
         raise typer.Exit(1)

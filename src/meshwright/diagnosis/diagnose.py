@@ -128,7 +128,7 @@ def diagnose_timeline(
         ranks=() if silent else evidence.splits,
         bubble=bubble,
         memory=memory or {},
-        findings=tuple(sorted(findings, key=lambda finding: finding.cost_s_per_step, reverse=True)),
+        findings=tuple(sorted(findings, key=lambda finding: finding.cost_s_per_step or 0.0, reverse=True)),
         abstained=tuple(said),
         step_time_s=step_time_s if step_time_s is not None else (evidence.step_s or None),
     )

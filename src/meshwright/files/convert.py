@@ -157,5 +157,5 @@ def diagnose_output(diagnosis: Diagnosis) -> DiagnoseOutput:
         mode=diagnosis.mode, inputs=list(diagnosis.inputs), window=diagnosis.window,
         step_time_s=diagnosis.step_time_s, ranks=ranks, bubble=dict(diagnosis.bubble),
         memory=dict(diagnosis.memory), findings=[finding_part(finding) for finding in diagnosis.findings],
-        abstained=list(diagnosis.abstained),
+        abstained=list(diagnosis.abstained), tables=dict(diagnosis.tables),
     )  # fmt: skip

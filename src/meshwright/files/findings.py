@@ -1,7 +1,7 @@
 """What a diagnosis says: the schema of `findings.json`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from meshwright.basics.figures import Mode
@@ -11,9 +11,9 @@ Confidence = Literal["high", "medium", "low"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One cause of lost time, with its evidence and the change that would cure it.
+    """One cause of lost time, memory or work, with its evidence and the change that would cure it.
 
-    `cost_s_per_step` is device seconds a step; `share` its part of the step; `change` is a patch to plan.toml
+    `cost_s_per_step` is device seconds a step, `share` its part of the step, None where the input cannot say; `change` is a patch to plan.toml
     ("layout.recompute" -> "none"), empty when only a person can act; gains are shares of the step time.
     """
 
@@ -22,8 +22,8 @@ class Finding:
     stages: tuple[int, ...]
     cause: str  # a sentence for people
     evidence: Mapping[str, object]
-    cost_s_per_step: float
-    share: float
+    cost_s_per_step: float | None
+    share: float | None
     confidence: Confidence
     change: Mapping[str, object]
     predicted_gain: tuple[float, float, float] | None  # low, expected, high: share of the step time saved
@@ -57,3 +57,4 @@ class Diagnosis:
     findings: tuple[Finding, ...]
     abstained: tuple[str, ...]
     step_time_s: float | None = None
+    tables: Mapping[str, object] = field(default_factory=dict)  # what each other input says, by its path

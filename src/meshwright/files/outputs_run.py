@@ -67,8 +67,8 @@ class FindingPart(Part):
     stages: list[int]
     evidence: dict[str, Any]
     cause: str
-    cost_s_per_step: float
-    share: float
+    cost_s_per_step: float | None
+    share: float | None
     confidence: Literal["high", "medium", "low"]
     change: dict[str, Any] = Field(description="a patch to plan.toml; empty: only a person can act")
     predicted_gain: tuple[float, float, float] | None = Field(description="low, expected, high share of the step")
@@ -87,6 +87,9 @@ class DiagnoseOutput(Output):
     memory: dict[str, Any]
     findings: list[FindingPart]
     abstained: list[str]
+    tables: dict[str, Any] = Field(
+        default_factory=dict, description="what inputs other than traces of steps say, by their path"
+    )
 
 
 class RebalanceOutput(Output):

@@ -168,6 +168,13 @@ def findings(story: Story) -> tuple[FindingLine, ...]:
     )
 
 
+def _cost(finding: Finding) -> str:
+    share = "" if finding.share is None else f"{finding.share:.1%}"
+    if finding.cost_s_per_step is None:
+        return f"{share} of the step" if share else "not known in time"
+    return f"{seconds_text(finding.cost_s_per_step)} a step" + (f" ({share})" if share else "")
+
+
 def _finding(run: str, finding: Finding) -> FindingLine:
     where = [
         f"{noun}{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers[:16]))}{' …' * (len(numbers) > 16)}"
@@ -180,7 +187,7 @@ def _finding(run: str, finding: Finding) -> FindingLine:
         gain = f"{expected:.1%} of the step ({low:.1%} to {high:.1%})"
     return FindingLine(
         run=run, where="; ".join(where), cause=finding.cause,
-        cost=f"{seconds_text(finding.cost_s_per_step)} a step ({finding.share:.1%})", confidence=finding.confidence,
+        cost=_cost(finding), confidence=finding.confidence,
         change=change_text(finding.change) if finding.change else "", gain=gain, verify=finding.verify,
         evidence=tuple((key, _value(value)) for key, value in finding.evidence.items()),
     )  # fmt: skip

@@ -54,6 +54,13 @@ def percent(share: float | None) -> str:
     return "unknown" if share is None else f"{share * 100:.1f} %"
 
 
+def cost_text(seconds: float | None, share: float | None) -> str:
+    """`12.0 ms a step (3.0 %)`; says so where the input cannot tell."""
+    if seconds is None:
+        return "cost in time not known" if share is None else f"{percent(share)} of the step"
+    return f"{ms(seconds)} a step ({percent(share)})"
+
+
 def step_text(plan: PlanFigures) -> str:
     """The step time."""
     return seconds_text(plan.step_time_s)

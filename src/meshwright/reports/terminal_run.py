@@ -8,7 +8,7 @@ from rich.text import Text
 from meshwright.basics.quantities import seconds_text
 from meshwright.files import outputs_run as ran
 from meshwright.reports.terminal import View, figures_view
-from meshwright.reports.terminal_parts import bullets, change_text, count_of, heading, ms, percent, table
+from meshwright.reports.terminal_parts import bullets, change_text, cost_text, count_of, heading, ms, percent, table
 
 
 def train_view(answer: ran.TrainOutput) -> View:
@@ -79,7 +79,7 @@ def findings_view(findings: Sequence[ran.FindingPart]) -> View:
     """What is wrong, what it costs, what to change."""
     parts: list[RenderableType] = []
     for finding in findings:
-        cost = f"{ms(finding.cost_s_per_step)} a step ({percent(finding.share)}), confidence {finding.confidence}"
+        cost = f"{cost_text(finding.cost_s_per_step, finding.share)}, confidence {finding.confidence}"
         parts.append(Text.assemble(("finding ", "bold yellow"), f"{finding.kind}: {cost}"))
         lines = [finding.cause]
         if finding.change:
