@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from meshwright.layout.degrees import Schedule
 from meshwright.layout.schedules import V_SHAPED, actions, default_placement, micro_batch_rule, peak_live
-from meshwright.predictor.live import live
+from meshwright.predictor.live import _live, live
 
 
 @given(
@@ -63,3 +63,15 @@ def test_the_floor_of_a_v_counts_only_what_a_rank_keeps_together() -> None:
 
 def test_without_a_pipeline_one_micro_batch_is_alive() -> None:
     assert live("gpipe", (0,), 64).peak([3.0]).tolist() == [3.0]
+
+
+@given(pp=st.integers(2, 6), chunks=st.integers(2, 5), m=st.integers(1, 30), data=st.data())
+def test_the_counted_moments_of_interleaving_are_those_of_a_walk(
+    pp: int, chunks: int, m: int, data: st.DataObject
+) -> None:
+    placement = default_placement("interleaved", pp, chunks)
+    bytes_of = st.lists(st.floats(0.0, 10), min_size=pp * chunks, max_size=pp * chunks)
+    weights = data.draw(bytes_of)
+    found = live("interleaved", placement, m)
+    assert found.peak(weights) == pytest.approx(peak_live(actions("interleaved", placement, m), weights))
+    assert found.mean_weights() == _live("interleaved", placement, m).mean_weights()

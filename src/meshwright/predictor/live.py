@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from meshwright.layout.degrees import Schedule
 from meshwright.layout.schedules import actions, is_standard
+from meshwright.layout.schedules_standard import micro_batches_a_round
 
 _STEADY = 2  # rounds of pp micro-batches after which a published schedule repeats itself
 
@@ -79,7 +80,38 @@ def live(schedule: Schedule, placement: tuple[int, ...], micro_batches: int) -> 
     if schedule in ("gpipe", "looped-bfs"):  # every forward comes before the first backward
         here = np.equal.outer(np.arange(ranks), np.asarray(placement))
         return Live(here * float(micro_batches), np.arange(ranks))
-    return _live(schedule, placement, enough(schedule, placement, micro_batches))
+    micro_batches = enough(schedule, placement, micro_batches)
+    a_round = micro_batches_a_round(ranks, micro_batches)
+    if schedule == "interleaved" and a_round is not None and is_standard(schedule, placement):
+        return _interleaved(ranks, len(placement) // ranks, micro_batches, a_round)
+    return _live(schedule, placement, micro_batches)
+
+
+@lru_cache(maxsize=1024)
+def _interleaved(ranks: int, chunks: int, micro_batches: int, a_round: int) -> Live:
+    """What a walk through `schedules_standard.interleaved` finds, counted at once. Before its k-th release a rank has
+    begun its warm-up and k + 1 more forwards. Counts change evenly between the places where one of the two sequences
+    passes to another chunk, so that any sum of bytes is largest at such a place."""
+    whole = chunks * micro_batches
+    chunk = np.arange(whole) // a_round % chunks
+    begun = np.zeros((whole + 1, chunks))
+    np.cumsum(chunk[:, None] == np.arange(chunks), axis=0, out=begun[1:])
+    rows, first, count = [], [], 0
+    for rank in range(ranks):
+        warmup = min((chunks - 1) * a_round + 2 * (ranks - 1 - rank), whole)
+        released = np.arange(max(whole - warmup, 1))
+        ahead = np.minimum(warmup + released + 1, whole)
+        alive = begun[ahead] - begun[released, ::-1]
+        turns = (released % a_round == 0) | (ahead % a_round == 0) | (released == released[-1])
+        turns[alive.min(axis=1).argmax()] = True  # the moment with most of every chunk together
+        moments = np.unique(alive[turns], axis=0)
+        under = (moments[:, None] <= moments[None]).all(axis=2).sum(axis=1) > 1  # by another than itself
+        kept = np.zeros((int((~under).sum()), ranks * chunks))
+        kept[:, rank::ranks] = moments[~under]
+        rows.append(kept)
+        first.append(count)
+        count += len(kept)
+    return Live(np.concatenate(rows), np.array(first))
 
 
 @lru_cache(maxsize=1024)
