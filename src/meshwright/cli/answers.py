@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from meshwright.basics.errors import bad_input
+from meshwright.cli.completed import predicted
 from meshwright.cli.targets import target as _target
 from meshwright.files import outputs as out
 from meshwright.files import outputs_run as ran
@@ -61,10 +62,7 @@ def _runners(plan: Plan) -> tuple[str, ...]:
 
 
 def _predicted(file: PathLike, overrides: Sequence[str]) -> Plan:
-    from meshwright.predictor.step import predict
-
-    plan = read_plan(file, overrides)
-    return replace(plan, prediction=predict(plan))
+    return predicted(file, overrides)[0]
 
 
 def memory(
@@ -80,7 +78,7 @@ def memory(
     from meshwright.planner.relief import reliefs
 
     asked = None if oom is None else parse_request(oom)
-    plan = _predicted(file, overrides)
+    plan, cut = predicted(file, overrides)
     beside: list[TracedStagePart] = []
     if traced:
         from meshwright.cli.traced_parts import traced_parts
@@ -89,7 +87,7 @@ def memory(
     return memory_output(
         plan, parts.recipe_part(plan), parts.advice_parts(reliefs(plan)),
         oom=None if asked is None or oom is None else parts.oom_part(oom, explain(plan, asked)),
-        fit=parts.fit_parts(largest(plan)) if fit else [], traced=beside,
+        fit=parts.fit_parts(largest(plan)) if fit else [], traced=beside, cut=cut,
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from meshwright.files.outputs import MemoryStagePart
 from meshwright.files.outputs_memory import AdvicePart, FitPart, MemoryOutput, OomPart, RecipePart, TracedStagePart
 from meshwright.files.plan import Plan
 from meshwright.files.prediction import Prediction, StageMemory, Verdict
+from meshwright.model.units import compact
 
 SEVERITY: tuple[Verdict, ...] = ("fits", "tight", "does not fit")
 
@@ -33,8 +34,10 @@ def memory_output(
     oom: OomPart | None = None,
     fit: Sequence[FitPart] = (),
     traced: Sequence[TracedStagePart] = (),
+    cut: bool = False,
 ) -> MemoryOutput:
-    """Every byte of each pipeline rank by kind, with the answers that were asked for."""
+    """Every byte of each pipeline rank by kind, with the answers that were asked for. `cut`: the file left its stages
+    open, and they were cut to predict them."""
     found = prediction_of(plan)
     stages = [stage_part(found, rank) for rank in found.memory]
     chances = [stage.p_oom for stage in stages if stage.p_oom is not None]
@@ -43,5 +46,5 @@ def memory_output(
         mode=found.mode, stages=stages, worst_stage=found.worst_memory.pipeline_rank,
         limit_gib=found.memory_limit_bytes / GIB, fits=worst != "does not fit", verdict=worst,
         p_oom=max(chances, default=None), recipe=recipe, advice=list(advice), oom=oom, fit=list(fit),
-        traced=list(traced),
+        traced=list(traced), cut=[list(compact(units)) for units in plan.layout.stages] if cut else [],
     )  # fmt: skip

@@ -133,6 +133,9 @@ class MemoryOutput(Output):
     fits: bool
     verdict: Verdict = Field(description="the worst of all pipeline ranks")
     p_oom: float | None = Field(description="of the rank most likely to run out of memory; null: not estimated")
+    cut: list[list[str]] = Field(
+        default=[], description="units of each stage, where the file leaves them open: the slowest stage is the fastest"
+    )
     recipe: RecipePart
     advice: list[AdvicePart] = Field(description="the best first")
     oom: OomPart | None = Field(default=None, description="with --oom")

@@ -16,7 +16,7 @@ from meshwright.files.outputs_memory import (
     TensorPart,
     TracedStagePart,
 )
-from meshwright.reports.terminal_parts import bullets, heading, table
+from meshwright.reports.terminal_parts import bullets, heading, stages_text, table
 
 View = Sequence[RenderableType]
 
@@ -37,6 +37,7 @@ def memory_view(answer: MemoryOutput) -> View:
     return [
         *_table(answer),
         Text(_fullest(answer)),
+        *([Text("stages are not given; cut for the fastest step: " + stages_text(answer.cut))] if answer.cut else []),
         Text(f"bytes a parameter: {answer.recipe.text}"),
         Text(", ".join(f"{key} = {value}" for key, value in answer.recipe.settings.items())),
         *_advice(answer),
