@@ -7,7 +7,8 @@ import torch
 
 from meshwright.files.plan import Plan
 from meshwright.trainer.checkpoint import load_latest, save
-from meshwright.trainer.data import open_tokens, samples
+from meshwright.trainer.data import open_tokens
+from meshwright.trainer.data_sampler import samples
 from meshwright.trainer.engine import Engine, StepOutcome
 from meshwright.trainer.pool import Job, Pool
 from meshwright.trainer.worker import resume, state_of

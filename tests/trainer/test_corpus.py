@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.basics.errors import InputError
-from meshwright.trainer.corpus import PIECE_BYTES, Piece, fingerprint, open_corpus, pieces
+from meshwright.trainer.corpus import fingerprint, open_corpus
+from meshwright.trainer.data_readers import PIECE_BYTES, pieces
 
 
 def documents(path: Path, limit: int | None = None) -> list[str]:
@@ -71,9 +72,16 @@ def test_the_limit_is_bytes_and_keeps_a_prefix(
     assert size > limit - 4 or cut == whole  # at most one character was given up
 
 
-def test_bytes_that_are_not_utf8_do_not_stop_the_reading(tmp_path: Path) -> None:
-    (tmp_path / "latin1.txt").write_bytes("Übung".encode("latin-1"))
-    assert list(pieces(open_corpus(str(tmp_path)))) == [Piece("\N{REPLACEMENT CHARACTER}bung", True)]
+def test_text_that_is_not_utf8_is_refused_with_its_place_and_the_cure(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("fine")
+    (tmp_path / "latin1.txt").write_bytes("Die Übung".encode("latin-1"))
+    with pytest.raises(InputError, match=r"latin1\.txt: is not UTF-8 \(byte 0xdc at offset 4\) \(.*iconv"):
+        documents(tmp_path)
+    (tmp_path / "latin1.txt").write_bytes("Die Übung".encode("utf-16"))
+    with pytest.raises(InputError, match=r"latin1\.txt: is UTF-16 text .*iconv -f utf-16"):
+        documents(tmp_path)
+    (tmp_path / "latin1.txt").write_bytes(b"\xef\xbb\xbfmarked")
+    assert documents(tmp_path) == ["fine", "marked"]
 
 
 def test_the_fingerprint_follows_changes(tmp_path: Path) -> None:

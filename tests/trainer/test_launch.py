@@ -36,8 +36,8 @@ pytest.importorskip("torch")
 def tokens(tmp_path: Path) -> Path:
     folder = tmp_path / "tokens"
     folder.mkdir()
-    (np.arange(4000) % 300).astype(np.uint16).tofile(folder / "tokens.bin")
-    header = {"dtype": "uint16", "count": 4000, "vocab": 300, "documents": 1, "text_bytes": 9000, "corpus": "numbers"}
+    (np.arange(4000) % 256).astype(np.uint16).tofile(folder / "tokens.bin")
+    header = {"dtype": "uint16", "count": 4000, "vocab": 256, "documents": 1, "text_bytes": 9000, "corpus": "numbers"}
     dump(header, folder / "header.json")
     return folder
 

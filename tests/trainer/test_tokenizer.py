@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.basics.errors import InputError
-from meshwright.trainer.corpus import open_corpus, pieces
+from meshwright.trainer.corpus import open_corpus
+from meshwright.trainer.data_readers import pieces
 from meshwright.trainer.tokenizer import END_OF_TEXT, encode, require_tokenizers, train_tokenizer
 
 pytest.importorskip("tokenizers")
@@ -42,7 +43,8 @@ def test_merges_shorten_the_text_and_stop_at_the_vocabulary() -> None:
 TRAIN = """
 import hashlib
 from itertools import islice
-from meshwright.trainer.corpus import open_corpus, pieces
+from meshwright.trainer.corpus import open_corpus
+from meshwright.trainer.data_readers import pieces
 from meshwright.trainer.tokenizer import train_tokenizer
 texts = (piece.text for piece in islice(pieces(open_corpus(None)), 40))
 print(hashlib.sha256(train_tokenizer(texts, 1000).to_str().encode()).hexdigest())

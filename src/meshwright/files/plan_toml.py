@@ -149,11 +149,11 @@ def _cluster_table(setup: Setup, folder: Path | None) -> dict[str, Any]:
 
 
 def _data_table(setup: Setup, folder: Path | None) -> dict[str, Any]:
-    data = setup.data
-    path = data.path
-    if path is not None and folder is not None:
-        path = os.path.relpath(Path(path).resolve(), folder.resolve())
-    return {"path": path, "vocab": data.vocab, "limit_mib": data.limit_mib}
+    values = _fields(setup.data)
+    for key in ("path", "tokenizer"):
+        if values[key] is not None and folder is not None:
+            values[key] = os.path.relpath(Path(values[key]).resolve(), folder.resolve())
+    return values
 
 
 def _fields(value: object, leave_out: Sequence[str] = ()) -> dict[str, Any]:

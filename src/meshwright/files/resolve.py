@@ -84,6 +84,12 @@ def _training_of(job: Job) -> Training:
     return Training(**{**values, "betas": tuple(values["betas"])})
 
 
+def _data_of(job: Job) -> DataSource:
+    values = job.tables.data.model_dump()
+    places = {key: str(job.folder / values[key]) for key in ("path", "tokenizer") if values[key] is not None}
+    return DataSource(**{**values, **places})
+
+
 def _claims_of(job: Job) -> dict[str, str]:
     claims = job.tables.claims.model_dump(exclude_none=True)
     return {key: str(value).lower() if isinstance(value, bool) else value for key, value in claims.items()}
@@ -113,10 +119,9 @@ def setup_of(job: Job) -> Setup:
         seq_len=tables.batch.seq_len, wanted=wanted, claims=_claims_of(job),
         written={field: (field, origin) for field, origin in origins.items()},
     )  # fmt: skip
-    path = tables.data.path
     return Setup(
         name=setup_name(job.path), proposal=proposal,
-        data=DataSource(None if path is None else str(job.folder / path), tables.data.vocab, tables.data.limit_mib),
+        data=_data_of(job),
         profile=Profiling(tables.profile.every, tables.profile.steps, tuple(tables.profile.tools)),
         tune=tuning, runnable_by=tables.search.runnable_by, path=job.path, machine=resolved.machine,
         cost_of=None if tables.search.cost_of is None else job.folder / tables.search.cost_of,

@@ -90,6 +90,9 @@ class StepMetrics:
     @property
     def device_s(self) -> float:
         """Device seconds: wall over K."""
+    data_wait_s: float | None = None  # wall seconds before the step in which rank 0 waited for its batch
+    replica_tokens: tuple[int, ...] | None = None  # trained on, of each replica; None: all have equally many
+    replica_squares: tuple[int, ...] | None = None  # sum of squared document lengths of each replica; None: equal
         return self.step_time_s / self.dilation
 
 

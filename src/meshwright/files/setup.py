@@ -7,6 +7,7 @@ from typing import Literal
 from meshwright.layout.proposal import Proposal
 
 Runner = Literal["meshwright", "megatron", "torchtitan", "deepspeed", "any"]
+Pack = Literal["stream", "documents", "pad"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,11 @@ class DataSource:
     path: str | None = None
     vocab: int | None = None  # size of the tokenizer to train; None: the model's vocabulary
     limit_mib: float | None = None  # use at most this much text
+    field: str = "text"  # the key of JSON lines, the column of Parquet and Arrow tables, that holds a document
+    tokenizer: str | None = None  # a tokenizer.json or its folder; None: the one beside the model's config, or trained
+    end_of_text: str | None = None  # the token after each document; None: what the tokenizer's own settings say
+    pack: Pack = "stream"  # how samples are cut: see trainer/data_sampler.py
+    balance: bool = True  # deal samples of unequal length out to replicas and micro-batches by their work
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, create_model
 
-from meshwright.files.setup import DataSource, Profiling, Runner, Tuning
+from meshwright.files.setup import DataSource, Pack, Profiling, Runner, Tuning
 from meshwright.files.table_types import Count, Degree, LinkName, Parameters, Peaks, Samples, Size, Table, Text
 from meshwright.files.tables_layout import LayoutTable, TrainingTable
 from meshwright.layout.claims import CLAIMS, Claim
@@ -151,12 +151,30 @@ class DataTable(Table):
     """[data]: the text to train on."""
 
     path: Text | None = Field(
-        default=_DATA.path, description="a file or folder of text; left out: Python's own sources"
+        default=_DATA.path,
+        description="text, JSON lines, Parquet, a saved `datasets` folder or Megatron's .bin and .idx: a file, a "
+        "folder or a pattern such as texts/*.jsonl; left out: Python's own sources",
     )
     vocab: Annotated[int, Field(ge=2, le=10**8)] | None = Field(
         default=_DATA.vocab, description="size of the tokenizer to train; left out: the model's vocabulary"
     )
     limit_mib: Size | None = Field(default=_DATA.limit_mib, description="use at most this much text")
+    field: Text = Field(default=_DATA.field, description="key or column that holds a document")
+    tokenizer: Text | None = Field(
+        default=_DATA.tokenizer,
+        description="a tokenizer.json, or a folder with one; left out: the one beside the model's config.json, or one "
+        "trained on the text",
+    )
+    end_of_text: Text | None = Field(
+        default=_DATA.end_of_text, description="token put after each document; left out: the tokenizer's own"
+    )
+    pack: Pack = Field(
+        default=_DATA.pack,
+        description="stream: attention crosses documents; documents: it does not; pad: one document a sample",
+    )
+    balance: bool = Field(
+        default=_DATA.balance, description="deal samples of unequal length out to replicas by their work"
+    )
 
 
 class SearchTable(Table):

@@ -62,20 +62,25 @@ class Engine:
         self.optimizer = make_optimizer(self.parts.owned, self.training)
         self.scale = loss_scale(self.training)
 
-    def step(self, number: int, samples: NDArray[np.int64]) -> StepOutcome:
+    def step(self, number: int, samples: NDArray[np.int64], positions: NDArray[np.int64] | None = None) -> StepOutcome:
         """Train on the global batch `samples` [global_batch, seq_len + 1]; tokens below 0 are not trained on.
 
-        Every rank is given the same samples and takes its replica's rows.
+        Every rank is given the same samples and takes its replica's rows. `positions`, of the same shape, are places
+        in documents: attention stays inside a document, and no token is trained to follow another document's.
         """
         start = time.perf_counter()
         self.recorder.step = number + 1  # people count from 1
         replicas, owned, tied = self.parts.replicas, self.parts.owned, self.plan.setup.proposal.arch.tied
-        trained = int((samples[:, 1:] >= 0).sum())
+        targets = samples[:, 1:] if positions is None else np.where(positions[:, 1:] > 0, samples[:, 1:], -1)
+        trained = int((targets >= 0).sum())
         rows = len(samples) // self.mesh.dp.size
-        mine = torch.from_numpy(samples[self.mesh.dp.rank * rows : (self.mesh.dp.rank + 1) * rows]).to(self.device)
+        own = slice(self.mesh.dp.rank * rows, (self.mesh.dp.rank + 1) * rows)
+        inputs = torch.from_numpy(samples[own, :-1]).to(self.device).clamp(min=0)
+        labels = torch.from_numpy(targets[own]).to(self.device)
+        places = None if positions is None else torch.from_numpy(positions[own, :-1]).to(self.device)
         scale = self.scale.value
         replicas.start()
-        loss = self.parts.pipe.run(mine[:, :-1].clamp(min=0), mine[:, 1:], scale / max(1, trained))
+        loss = self.parts.pipe.run(inputs, labels, scale / max(1, trained), places)
         replicas.exchange()
         sum_partial_gradients(owned, self.mesh, self.plan.layout.sp, self.clock)
         exchange_tied(owned, self.mesh, tied, self.clock)

@@ -16,7 +16,9 @@ from meshwright.files.run import RunFolder, RunResult
 from meshwright.files.run_io import new_run, read_metrics, write_environment, write_metrics, write_result
 from meshwright.trainer.checkpoint_files import latest, read_manifest
 from meshwright.trainer.clock import default_dilation
-from meshwright.trainer.data import check_enough, open_tokens, prepare
+from meshwright.trainer.data import open_tokens
+from meshwright.trainer.data_prepare import prepare
+from meshwright.trainer.data_sampler import check_readable
 from meshwright.trainer.environment import environment
 from meshwright.trainer.failure import explain
 from meshwright.trainer.loss_scale import verdict
@@ -81,8 +83,8 @@ def prepare_run(
         raise InputError(refused)
     arch, batch = plan.setup.proposal.arch, plan.batch
     check_disk(options.run)
-    tokens = options.tokens or prepare(plan.setup.data, arch.vocab, progress)
-    check_enough(open_tokens(tokens), batch.global_batch, batch.seq_len)
+    tokens = options.tokens or prepare(plan.setup.data, arch.vocab, progress, arch.config_path)
+    check_readable(open_tokens(tokens), plan)
     if options.resume:
         check_same_run(plan, options.run)
         folder, since = resumed(options.run, options.steps)

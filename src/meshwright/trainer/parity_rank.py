@@ -7,7 +7,8 @@ import torch
 from numpy.typing import NDArray
 
 from meshwright.trainer.courses import GLOBAL, OWN, Case, Course
-from meshwright.trainer.data import open_tokens, samples
+from meshwright.trainer.data import open_tokens
+from meshwright.trainer.data_sampler import Sampler, reading_of
 from meshwright.trainer.engine import Engine
 from meshwright.trainer.replicas import drifted, weight_norm
 from meshwright.trainer.wholes import Arrays, differences, gradients_of, keep, unequal, wholes
@@ -18,16 +19,16 @@ BEFORE, GRADIENTS, AFTER = "before", "gradients", "after"
 def train_case(case: Case) -> Course:
     """Train a case in the default process group; comparisons with a reference are rank 0's. Collective."""
     engine, plan = Engine(case.plan, torch.device("cpu")), case.plan
-    tokens, seed = open_tokens(case.tokens), plan.setup.proposal.training.seed
-    before, batch = weight_norm(engine), plan.batch
+    sampler, before = Sampler(open_tokens(case.tokens), reading_of(plan)), weight_norm(engine)
     looked = case.keep is not None or case.beside is not None
     found: dict[str, Arrays | None] = {}
     if looked:
         found[BEFORE] = wholes(engine, engine.parts.owned)
     outcomes = []
     for step in range(case.steps):
-        rows = samples(tokens, step, batch.global_batch, batch.seq_len, seed)
-        outcomes.append(engine.step(step, ragged(rows, step) if case.ragged else rows))
+        batch = sampler.batch(step)
+        rows = ragged(batch.samples, step) if case.ragged else batch.samples
+        outcomes.append(engine.step(step, rows, batch.positions))
         if looked and step == 0:
             found[GRADIENTS] = wholes(engine, gradients_of(engine))
     if looked:

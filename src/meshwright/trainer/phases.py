@@ -14,7 +14,9 @@ from meshwright.layout.schedules import SPLIT_BACKWARD
 from meshwright.timeline.columns import Action, Timeline, concatenate
 from meshwright.timeline.storage import save
 from meshwright.trainer.clock import Cost, Pace
-from meshwright.trainer.data import TokenFile, samples
+from meshwright.trainer.data import TokenFile
+from meshwright.trainer.data_prefetch import Ahead, reading_ahead
+from meshwright.trainer.data_sampler import Batch, Sampler, reading_of
 from meshwright.trainer.engine import Engine
 from meshwright.trainer.gathering import measured_units, to_first_rank, unit_sums
 from meshwright.trainer.memory import PeakTensors, held_tensors, rank_memory
@@ -28,8 +30,16 @@ def run_phases(
 
     Rank 0 appends a line a step to metrics.jsonl and writes units.json and memory.json; each rank writes its spans of
     profiled and dilated phases, and a trace of profiled measured ones. `after_step` is called with the number of steps
-    done, for checkpoints.
+    done, for checkpoints. Batches are read ahead in the background.
     """
+    sampler = Sampler(tokens, reading_of(engine.plan))
+    with reading_ahead(sampler.batch, range(first_step, options.steps)) as ahead:
+        _run(engine, options, ahead, first_step, after_step)
+
+
+def _run(
+    engine: Engine, options: TrainOptions, ahead: Ahead[Batch], first_step: int, after_step: Callable[[int], None]
+) -> None:
     folder, number = RunFolder(options.run), 0
     kept: list[Timeline] = []
     optimizer_s: list[float] = []
@@ -52,18 +62,17 @@ def run_phases(
                 # change of pace: they are no measurements.
                 cold = step == steps[0] and len(steps) > (1 if step == first_step else 2)
                 engine.recorder.on = engine.meter.on = recorded and not cold
-                batch, training = engine.plan.batch, engine.training
-                rows = samples(tokens, step, batch.global_batch, batch.seq_len, training.seed)
+                batch, waited = ahead.take(step)
                 # The second step has optimizer states and is no measurement of a window: it pays for the tracking.
                 # A limit is held to from the first on.
                 second = step == first_step + 1 and not recorded and len(steps) > 2
                 if second or (limit is not None and step <= first_step + 1):
                     held = held_tensors(engine.parts.parameters, engine.optimizer, engine.parts.owned)
                     with PeakTensors(held, limit) as tracked:
-                        outcome = engine.step(step, rows)
+                        outcome = engine.step(step, batch.samples, batch.positions)
                     peak = tracked.peak
                 else:
-                    outcome = engine.step(step, rows)
+                    outcome = engine.step(step, batch.samples, batch.positions)
                 if engine.meter.on:
                     optimizer_s.append(outcome.optimizer_s)
                 if engine.mesh.rank == 0:
@@ -72,6 +81,7 @@ def run_phases(
                         tokens=outcome.tokens, step_time_s=outcome.seconds, mode=phase.mode, dilation=pace.dilation,
                         window=window, profiled=phase.profile,
                         loss_scale=outcome.loss_scale if engine.scale.active else None, skipped=outcome.skipped,
+                        data_wait_s=waited, replica_tokens=batch.tokens, replica_squares=batch.squares,
                     )  # fmt: skip
                     append_metrics(folder.metrics, line)
                 after_step(step + 1)

@@ -16,7 +16,7 @@ from meshwright.model.architecture import Architecture
 from meshwright.trainer.models.families import Numerics, inverse_frequencies
 from meshwright.trainer.models.initial import global_shape
 from meshwright.trainer.models.names import bounds
-from meshwright.trainer.models.stage import StageModel, UnitRunner
+from meshwright.trainer.models.stage import StageModel, UnitRunner, sight
 from meshwright.trainer.parallel.tensor_parallel import TensorGroup
 
 
@@ -63,7 +63,7 @@ class Attention(nn.Module):
         self.q_norm = RMSNorm(arch.head_dim, rules.norm_eps) if arch.qk_norm else None
         self.k_norm = RMSNorm(arch.head_dim, rules.norm_eps) if arch.qk_norm else None
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, seen: Tensor | None) -> Tensor:
         q, k, v = (
             projection(x).unflatten(-1, (-1, self.head_dim))  # [B, S, H, head_dim]
             for projection in (self.q_proj, self.k_proj, self.v_proj)
@@ -72,7 +72,7 @@ class Attention(nn.Module):
             q, k = self.q_norm(q), self.k_norm(k)
         q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)  # [B, H, S, head_dim]
         q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
-        out = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.shares_heads)
+        out = F.scaled_dot_product_attention(q, k, v, seen, is_causal=seen is None, enable_gqa=self.shares_heads)
         return self.o_proj(out.transpose(1, 2).flatten(-2))  # type: ignore[no-any-return]
 
 
@@ -104,17 +104,18 @@ class DecoderLayer(nn.Module):
             self.mlp = FeedForward(arch, tensor)
         self.halves = halves
 
-    def attention(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    def attention(self, x: Tensor, cos: Tensor, sin: Tensor, seen: Tensor | None) -> Tensor:
         """Unit `layers.N.attn`: [B, Z, D] -> [B, Z, D]."""
-        return x + self.self_attn(self.tensor.enter(self.input_layernorm(x)), cos, sin)  # type: ignore[no-any-return]
+        out: Tensor = self.self_attn(self.tensor.enter(self.input_layernorm(x)), cos, sin, seen)
+        return x + out
 
     def feed_forward(self, x: Tensor) -> Tensor:
         """Unit `layers.N.ffn`: [B, Z, D] -> [B, Z, D]."""
         return x + self.mlp(self.tensor.enter(self.post_attention_layernorm(x)))  # type: ignore[no-any-return]
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, layer: int, run: UnitRunner) -> Tensor:
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, seen: Tensor | None, layer: int, run: UnitRunner) -> Tensor:
         if "attn" in self.halves:
-            x = run(f"layers.{layer}.attn", partial(self.attention, cos=cos, sin=sin), x)
+            x = run(f"layers.{layer}.attn", partial(self.attention, cos=cos, sin=sin, seen=seen), x)
         if "ffn" in self.halves:
             x = run(f"layers.{layer}.ffn", self.feed_forward, x)
         return x
@@ -172,8 +173,12 @@ class Decoder(StageModel):
     def layers(self, x: Tensor) -> Tensor:
         if self.model.layers:
             cos, sin = self.rope(x.shape[1] * (self.tensor.size if self.tensor.sequence else 1), x.device)
+            seen = None
+            if self.positions is not None:
+                seen = sight(self.positions)
+                cos, sin = (table[self.positions].unsqueeze(1) for table in (cos, sin))  # [B, 1, S, head_dim]
             for layer, module in self.model.layers.items():
-                x = module(x, cos, sin, int(layer), self.run)
+                x = module(x, cos, sin, seen, int(layer), self.run)
         return x
 
     def whole_shape(self, name: str, local: Tensor) -> tuple[int, ...]:

@@ -37,6 +37,9 @@ class StageModel(nn.Module):
         self.has_embedding, self.has_head = "embed" in units, "head" in units
         self.run: UnitRunner = run_plainly
         self.dtype = torch.float32  # of the residual stream
+        # [B, S], of the micro-batch that is run next: places of tokens in their documents, of which none sees another;
+        # None: each sample is one stretch of text.
+        self.positions: Tensor | None = None
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Unit `embed`: tokens [B, S] -> hidden [B, Z, D]."""
@@ -65,3 +68,10 @@ class StageModel(nn.Module):
         if not self.has_head:
             return x
         return self.logits(x) if labels is None else self.run("head", partial(self.loss, labels=labels), x)
+
+
+def sight(positions: Tensor) -> Tensor:
+    """Which tokens see which: positions [B, S] in documents -> bool [B, 1, S, S], causal and inside a document."""
+    document = (positions == 0).cumsum(1)
+    same = document[:, None, :, None] == document[:, None, None, :]
+    return same & torch.ones(same.shape[-2:], dtype=torch.bool, device=same.device).tril()

@@ -85,13 +85,14 @@ class WrappedStage(StageModel):
             x = x * self._scale
         if hasattr(self.model, "embed_positions"):
             positions: Any = self.model.embed_positions
-            x = x + F.embedding(torch.arange(tokens.shape[1], device=tokens.device), positions.weight)
+            places = torch.arange(tokens.shape[1], device=tokens.device) if self.positions is None else self.positions
+            x = x + F.embedding(places, positions.weight)
         return x.to(self.dtype)
 
     def layers(self, x: Tensor) -> Tensor:
         if not len(self._held):
             return x
-        out: Tensor = self._base[0](inputs_embeds=x, use_cache=False).last_hidden_state
+        out: Tensor = self._base[0](inputs_embeds=x, position_ids=self.positions, use_cache=False).last_hidden_state
         return out
 
     def logits(self, x: Tensor) -> Tensor:

@@ -23,10 +23,10 @@ from meshwright.trainer.torch_versions import follow, pipeline_runtime, root_cau
 class Pipe(Protocol):
     """Runs forwards and backwards of one step, leaving gradients in the parameters."""
 
-    def run(self, tokens: Tensor, labels: Tensor, scale: float) -> Tensor:
+    def run(self, tokens: Tensor, labels: Tensor, scale: float, positions: Tensor | None = None) -> Tensor:
         """Tokens and labels [samples of this replica, S]; the sum of `scale` times each micro-batch's summed loss.
 
-        A scalar; zero on ranks without the head.
+        A scalar; zero on ranks without the head. `positions` [samples, S]: places in documents, see `StageModel`.
         """
         ...
 
@@ -45,10 +45,12 @@ class StageRunner:
     ) -> None:
         self.model, self.stage, self.clock, self.meter, self.compute = model, stage, clock, meter, compute
         self.after_backward = after_backward
+        self.positions: Sequence[Tensor] = ()  # of each micro-batch of the step
 
     @contextmanager
     def forward(self, micro_batch: int) -> Iterator[None]:
         """Around a forward."""
+        self.model.positions = self.positions[micro_batch] if self.positions else None
         with self.clock.action(Action.FORWARD, self.stage, micro_batch), self.autocast():
             yield
 
@@ -108,7 +110,8 @@ class MicroBatchLoop:
     def __init__(self, runner: StageRunner, micro_batches: int) -> None:
         self.runner, self.micro_batches = runner, micro_batches
 
-    def run(self, tokens: Tensor, labels: Tensor, scale: float) -> Tensor:
+    def run(self, tokens: Tensor, labels: Tensor, scale: float, positions: Tensor | None = None) -> Tensor:
+        self.runner.positions = () if positions is None else positions.chunk(self.micro_batches)
         total = torch.zeros((), device=tokens.device)
         chunks = zip(tokens.chunk(self.micro_batches), labels.chunk(self.micro_batches), strict=True)
         for index, (inputs, targets) in enumerate(chunks):
@@ -151,8 +154,10 @@ class ScheduledPipe:
         name, action = ("receive activation", Action.FORWARD) if forward else ("receive gradient", Action.BACKWARD)
         return self._clock.waiting(name, peer, self._bytes, action, stage, micro_batch)
 
-    def run(self, tokens: Tensor, labels: Tensor, scale: float) -> Tensor:
+    def run(self, tokens: Tensor, labels: Tensor, scale: float, positions: Tensor | None = None) -> Tensor:
         self._scale = scale
+        for stage in self._stages:
+            stage.runner.positions = () if positions is None else positions.chunk(self._runtime._n_microbatches)
         losses: list[Tensor] = []
         with root_cause():
             self._runtime.step(
