@@ -88,7 +88,8 @@ def describe(layout: Layout) -> str:
     if layout.sp:
         parts.append("sp")
     if layout.zero:
-        parts.append(f"ZeRO-{layout.zero}")
+        inside = layout.shard_group not in (None, layout.dp * layout.cp)
+        parts.append(f"ZeRO-{layout.zero}" + (f" in groups of {layout.shard_group}" if inside else ""))
     if layout.recompute != "none":
         parts.append(f"recompute {layout.recompute}")
     return ", ".join(parts)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from meshwright.basics.errors import bad_input
 from meshwright.basics.quantities import bytes_text
+from meshwright.layout.alike import alike_cuts
 from meshwright.layout.placed import best_cuts
 from meshwright.model.architecture import Architecture
 from meshwright.model.units import units_of
@@ -54,8 +55,10 @@ def balance(
     partition keeps within the limit. Dynamic programming over (stage, first unit): O(stages · units²), vectorised.
     """
     _enough(unit_names, n_stages)
-    allowed = _within_memory(unit_names, n_stages, memory, limit)
     prefix = _prefix([cost[name] for name in unit_names])
+    if speed is None and (memory is None or limit is None) and bool((np.diff(prefix) > 0).all()):
+        return _cut(unit_names, alike_cuts(prefix, n_stages))
+    allowed = _within_memory(unit_names, n_stages, memory, limit)
     sums = np.subtract.outer(prefix, prefix).T  # sums[i, j]: units i..j-1
     n = len(unit_names)
     ahead = np.arange(n + 1)[:, None] < np.arange(n + 1)[None, :]

@@ -166,9 +166,7 @@ class Bench:
         alive = live(layout.schedule, layout.placement, found.batch.micro_batches).peak(np.ones(layout.pp))
         limits = (room - rest - float(again.max())).tolist()
         each = float(np.sum(states)) / parameters
-        stages = cut_by_memory(
-            self.table(group), layout.placement, whole_layers(self.setup), each, alive.tolist(), limits
-        )
+        stages = cut_by_memory(self.cutter, self.table(group), layout.placement, each, alive.tolist(), limits)
         if stages is None:
             return None
         recut = self.candidate(group, layout.zero, stages)

@@ -4,7 +4,8 @@ A group is a row here until the search asks for it. What its micro-batch costs i
 or a collective on fewer tokens is never better used than on a great many, so time and bytes a token only grow.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
+_ROUNDING = 1 + 1e-9
+_TIER = 1.3  # rows whose bounds are this much apart are not looked at together
 _SLACK = 0.998  # what such a micro-batch still loses at its ends
 
 
@@ -40,30 +43,75 @@ class _Kind:
     gradients: Flags  # they exist by the time of the most activations
 
 
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """The rows of one family that may fit: rows of its kind, and a lower bound of the step of each, in seconds."""
+
+    family: Family
+    kind: _Kind
+    rows: Ints
+    zeros: Flags  # [row, ZeRO stage] that may fit
+    bound: Floats
+    share: Ints  # rows of equal numbers have the same share of a unit's work
+    first: int  # the number of its first row among all
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows that share a unit's work. A step lasts at least `share_of_work` times what all units take for one
+    micro-batch on one rank; `least` is the least bound of them."""
+
+    least: float
+    numbers: Ints  # of each row among all
+    share_of_work: Floats
+
+
 @dataclass(frozen=True)
 class Columns:
-    """The groups that may fit, a row each. A step lasts at least `share_of_work` times what all units take for one
-    micro-batch on one rank; `bound` is that for an endless micro-batch's time a sequence, in seconds."""
+    """The groups that may fit, a row each, numbered in the order of their families."""
 
-    families: tuple[Family, ...]
-    family: Ints
-    feature: Ints
-    batch: Ints
-    micro_batch: Ints
-    share: Ints  # rows of equal numbers have the same share of a unit's work
-    share_of_work: Floats
-    bound: Floats  # of the step, seconds
+    pieces: Sequence[_Piece]
+    firsts: Sequence[int]
 
-    def group(self, row: int) -> Group:
-        """The group of a row."""
-        family: Family = self.families[self.family[row]]
-        return family.group(int(self.feature[row]), int(self.batch[row]))
+    def groups(self, number: int) -> tuple[tuple[Group, ...], Sequence[bool]]:
+        """The group of a row (and the same with shards inside a node, where there is one), and whether each ZeRO stage
+        may fit."""
+        piece = self.pieces[bisect_right(self.firsts, number) - 1]
+        at = number - piece.first
+        row = piece.rows[at]
+        return piece.family.groups(int(piece.kind.feature[row]), int(piece.kind.batch[row])), piece.zeros[at].tolist()
 
-    def by_share(self) -> list[Ints]:
-        """The rows of each share, those with the least bound first."""
-        order = np.lexsort((self.bound, self.share))
-        starts = np.flatnonzero(np.diff(self.share[order], prepend=-1))
-        return np.split(order, starts[1:]) if len(order) else []
+    def degrees(self, number: int) -> tuple[int, ...]:
+        """The degrees of a row."""
+        return self.pieces[bisect_right(self.firsts, number) - 1].family.structure.degrees
+
+    def by_share(self) -> Iterator[Rows]:
+        """All rows by share, in the order of their bounds. The far ones are not looked at before they are asked for: a
+        share comes again where some of its rows are far."""
+        beyond, least = -1.0, min((float(piece.bound.min()) for piece in self.pieces), default=float("inf"))
+        while least < float("inf"):
+            most = least * _TIER
+            near = [piece for piece in self.pieces if piece.bound.min() <= most and piece.bound.max() > beyond]
+            yield from _shares(near, beyond, most)
+            over = [piece.bound[piece.bound > most] for piece in self.pieces]
+            beyond, least = most, min((float(bounds.min()) for bounds in over if len(bounds)), default=float("inf"))
+
+
+def _shares(pieces: Sequence[_Piece], beyond: float, most: float) -> Iterator[Rows]:
+    """The rows with bounds in (beyond, most]."""
+    chosen = [np.flatnonzero((piece.bound > beyond) & (piece.bound <= most)) for piece in pieces]
+    pairs = list(zip(pieces, chosen, strict=True))
+    bound = np.concatenate([piece.bound[rows] for piece, rows in pairs])
+    share = np.concatenate([piece.share[rows] for piece, rows in pairs])
+    numbers = np.concatenate([piece.first + rows for piece, rows in pairs])
+    work = np.concatenate([piece.kind.share_of_work[piece.rows[rows]] for piece, rows in pairs])
+    order = np.lexsort((bound, share))
+    starts = np.flatnonzero(np.append(True, share[order[1:]] != share[order[:-1]]))
+    least = bound[order[starts]]
+    ends = np.append(starts[1:], len(order))
+    for one in np.argsort(least, kind="stable").tolist():
+        rows = order[starts[one] : ends[one]]
+        yield Rows(float(least[one]), numbers[rows], work[rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,17 +167,16 @@ def columns_of(space: Space, floors: Floors, limit: float) -> tuple[Columns, lis
     some = wanted.recompute_layers is not None
     kinds: dict[tuple[int, int, int], _Kind] = {}
     shares: dict[tuple[object, ...], int] = {}
-    parts: list[tuple[Ints, ...]] = []
-    figures: list[tuple[Floats, Floats]] = []
+    pieces: list[_Piece] = []
     too_large: list[TooLarge] = []
-    for number, family in enumerate(space.families):
+    count = 0
+    for family in space.families:
         key = id(family.features), id(family.batches), family.structure.pp
         if key not in kinds:
             kinds[key] = _kind(family.features, family.batches, family.structure.pp, free)
         kind = kinds[key]
-        sums = [floors.tables.endless(family.structure, mode) for mode in RECOMPUTE]
-        keeps = _room(kind, floors, family, sums, limit, too_large)
-        rows = np.flatnonzero(keeps)
+        zeros, sums = _room(kind, floors, family, limit, too_large)
+        rows = np.flatnonzero(zeros.any(axis=1))
         if not len(rows):
             continue
         micro, mode = kind.micro_batch[rows], kind.recompute[rows]
@@ -137,44 +184,40 @@ def columns_of(space: Space, floors: Floors, limit: float) -> tuple[Columns, lis
         bound = kind.share_of_work[rows] * micro * work[mode] * _SLACK + STEP_HOST_S.value
         s = family.structure
         share = shares.setdefault((s.tp, s.sp, s.cp, s.ep, s.etp), len(shares))
-        share_id = (share * len(RECOMPUTE) + mode) * (1 << 40) + micro
-        parts.append((np.full(len(rows), number), kind.feature[rows], kind.batch[rows], micro, share_id))
-        figures.append((kind.share_of_work[rows], bound))
-    if not parts:
-        none, zero = np.zeros(0, np.int64), np.zeros(0)
-        return Columns(space.families, none, none, none, none, none, zero, zero), too_large
-    family_of, feature, batch, micro_batch, share_of = (np.concatenate(column) for column in zip(*parts, strict=True))
-    share_of_work, bound = (np.concatenate(column) for column in zip(*figures, strict=True))
-    found = Columns(space.families, family_of, feature, batch, micro_batch, share_of, share_of_work, bound)
-    return found, too_large
+        share_of = (share * len(RECOMPUTE) + mode) * (1 << 40) + micro
+        pieces.append(_Piece(family, kind, rows, zeros[rows], bound, share_of, count))
+        count += len(rows)
+    return Columns(pieces, [piece.first for piece in pieces]), too_large
 
 
 def _room(
-    kind: _Kind, floors: Floors, family: Family, sums: Sequence[ShareSums], limit: float, too_large: list[TooLarge]
-) -> Flags:
-    """Which rows may fit under one of their ZeRO stages at least; the layouts that cannot are noted."""
-    activation = np.array([of.activation / ENDLESS for of in sums])[kind.recompute] * kind.micro_batch
-    if not floors.habits.as_scheduled:
-        activation = np.zeros_like(activation)
-    whole, pp = floors.habits.recipe.whole_gradients, family.structure.pp
-    keeps = np.zeros(len(activation), np.bool_)
-    lost = np.zeros(len(activation), np.int64)
-    least = np.full(len(activation), np.inf)
-    for zero in range(4):
-        asked = kind.zeros[:, zero]
-        if not asked.any():
-            continue
-        of = floors.states(family, zero)
-        states = of.lasting + np.where(kind.gradients | whole, of.gradients, 0.0)
-        need = np.maximum(activation * kind.alike + states * kind.smallest, (activation * kind.plain + states) / pp)
-        need = np.maximum(need, (of.lasting + of.gradients + of.step) / pp) * floors.over + of.context
-        fits = need * (1 - 1e-9) <= limit
-        keeps |= asked & fits
-        lost += asked & ~fits
-        least = np.where(asked & ~fits, np.minimum(least, need), least)
-    if lost.any():
-        for mode, name in enumerate(RECOMPUTE):
-            here = kind.recompute == mode
-            if count := int(lost[here].sum()):
-                too_large.append(TooLarge(family, name, count, float(least[here].min())))
-    return keeps
+    kind: _Kind, floors: Floors, family: Family, limit: float, too_large: list[TooLarge]
+) -> tuple[Flags, Sequence[ShareSums]]:
+    """Which rows may fit under which of their ZeRO stages, and the sums of an endless micro-batch by recompute;
+    the layouts that cannot fit are noted."""
+    pp, zeros = family.structure.pp, kind.zeros
+    states = floors.states(family.structure, True)
+    steady = np.array([(of.lasting + of.gradients + of.step) / pp for of in states]) * floors.over + states[0].context
+    lost = np.zeros(zeros.shape, np.bool_) | (steady > limit * _ROUNDING)
+    least = np.broadcast_to(steady, zeros.shape)
+    sums: list[ShareSums] = []
+    if not (lost | ~zeros).all():
+        sums = [floors.tables.endless(family.structure, mode) for mode in RECOMPUTE]
+        kept = np.array([of.activation / ENDLESS for of in sums])[kind.recompute] * kind.micro_batch
+        if not floors.habits.as_scheduled:
+            kept = np.zeros_like(kept)
+        early = (kind.gradients | floors.habits.recipe.whole_gradients)[:, None]
+        held = np.array([of.lasting for of in states]) + early * np.array([of.gradients for of in states])
+        alike, mean = (kept * kind.alike)[:, None], (kept * kind.plain)[:, None]
+        need = np.maximum(alike + held * kind.smallest[:, None], (mean + held) / pp) * floors.over + states[0].context
+        least = np.maximum(need, steady)
+        lost = least > limit * _ROUNDING
+    beyond = lost & zeros
+    if beyond.any():
+        counts = np.bincount(kind.recompute, beyond.sum(axis=1), len(RECOMPUTE)).astype(int).tolist()
+        closest = np.where(beyond, least, np.inf).min(axis=1)
+        for mode, (name, count) in enumerate(zip(RECOMPUTE, counts, strict=True)):
+            if count:
+                closest_here = float(closest[kind.recompute == mode].min())
+                too_large.append(TooLarge(family, name, count, closest_here))
+    return zeros & ~lost, sums

@@ -1,6 +1,6 @@
 """Where the planner cuts a model into stages: by time, and by memory where time alone does not fit."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -37,20 +37,16 @@ def pieces_of(names: Sequence[str], whole_layers: bool) -> tuple[tuple[str, ...]
     return tuple(tuple(piece) for piece in pieces)
 
 
-def _summed(table: UnitTable, pieces: Sequence[Sequence[str]], by_unit: Floats) -> dict[str, float]:
-    position = {name: index for index, name in enumerate(table.names)}
-    return {piece[0]: float(sum(by_unit[position[name]] for name in piece)) for piece in pieces}
-
-
 def _whole(stages: Stages, pieces: Sequence[tuple[str, ...]]) -> Stages:
     by_first = {piece[0]: piece for piece in pieces}
     return tuple(tuple(name for first in stage for name in by_first[first]) for stage in stages)
 
 
-def proportions(table: UnitTable) -> tuple[int, ...]:
-    """The busy time of every unit in hundredths of the largest, at least one."""
+def proportions(table: UnitTable) -> bytes:
+    """The busy time of every unit in hundredths of the largest, at least one; a byte each."""
     seconds = table.figures[:, SECONDS].sum(axis=1)
-    return tuple(np.rint(seconds * (_PARTS / seconds.max())).astype(int).clip(1).tolist())
+    parts: bytes = np.rint(seconds * (_PARTS / seconds.max())).clip(1).astype(np.uint8).tobytes()
+    return parts
 
 
 @dataclass
@@ -59,41 +55,49 @@ class Cutter:
     degrees whose units stand in the same proportion share one partition."""
 
     whole_layers: bool
-    known: dict[tuple[tuple[int, ...], tuple[int, ...]], Stages | None] = field(default_factory=dict)
+    known: dict[tuple[bytes, tuple[int, ...]], Stages | None] = field(default_factory=dict)
+    pieces: tuple[tuple[str, ...], ...] = ()
+    starts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __call__(
-        self, table: UnitTable, coarse: tuple[int, ...], placement: tuple[int, ...], *, by_rank: bool = False
+        self, table: UnitTable, coarse: bytes, placement: tuple[int, ...], *, by_rank: bool = False
     ) -> Stages | None:
         """The partition with the least slowest stage (`by_rank`: busiest rank) for the `proportions` of the table;
-        None when there are too few units."""
+        None when there are too few units. Tables are of one model."""
         key = (coarse, placement if by_rank else (len(placement),))
         if key not in self.known:
-            pieces = pieces_of(table.names, self.whole_layers)
+            pieces, starts = self.pieces_of(table)
             self.known[key] = None
             if len(pieces) >= len(placement):
-                cost = _summed(table, pieces, np.array(coarse, np.float64))
+                cost = np.add.reduceat(np.frombuffer(coarse, np.uint8).astype(np.float64), starts)
                 names = [piece[0] for piece in pieces]
-                cut = balance_placed(names, cost, placement) if by_rank else balance(names, cost, len(placement))
+                costs = dict(zip(names, cost.tolist(), strict=True))
+                cut = balance_placed(names, costs, placement) if by_rank else balance(names, costs, len(placement))
                 self.known[key] = _whole(cut, pieces)
         return self.known[key]
 
+    def pieces_of(self, table: UnitTable) -> tuple[tuple[tuple[str, ...], ...], NDArray[np.int64]]:
+        """What may not be cut, and the first unit of each piece."""
+        if not self.pieces:
+            self.pieces = pieces_of(table.names, self.whole_layers)
+            sizes = np.array([len(piece) for piece in self.pieces])
+            self.starts = sizes.cumsum() - sizes
+        return self.pieces, self.starts
 
-def _overfull(needs: Sequence[Mapping[str, float]], limits: Sequence[float]) -> bool:
-    """Filling the stages from the first on, each as far as its limit goes, leaves units over."""
-    names = list(needs[0])
-    at = 0
+
+def _overfull(needs: Sequence[Floats], limits: Sequence[float]) -> bool:
+    """Filling the stages from the first on, each as far as its limit goes, leaves pieces over."""
+    at, count = 0, len(needs[0])
     for need, limit in zip(needs, limits, strict=True):
-        room = limit
-        while at < len(names) and need[names[at]] <= room:
-            room -= need[names[at]]
-            at += 1
-    return at < len(names)
+        if at < count:
+            at += int(np.searchsorted(need[at:].cumsum(), limit, side="right"))
+    return at < count
 
 
 def cut_by_memory(
+    cutter: Cutter,
     table: UnitTable,
     placement: Sequence[int],
-    whole_layers: bool,
     bytes_a_parameter: float,
     alive: Sequence[float],
     limits: Sequence[float],
@@ -102,21 +106,19 @@ def cut_by_memory(
     activations); `alive[s]` micro-batches are kept on stage s. One stage a rank only. None when there is none."""
     if tuple(placement) != default_placement("1f1b", len(placement)):
         return None
-    pieces = pieces_of(table.names, whole_layers)
-    if len(pieces) < len(placement):
+    pieces, starts = cutter.pieces_of(table)
+    if len(pieces) < len(placement) or min(limits) <= 0:
         return None
-    figures = table.figures
+    figures = np.add.reduceat(table.figures, starts, axis=0)
     states = (figures[:, Figure.DENSE] + figures[:, Figure.EXPERT]) * bytes_a_parameter
-    by_count: dict[float, Mapping[str, float]] = {}
-    for count in alive:
-        if count not in by_count:
-            by_count[count] = _summed(table, pieces, states + figures[:, Figure.ACTIVATION] * count)
-    needs = [by_count[count] for count in alive]
-    if min(limits) <= 0 or _overfull(needs, limits):
+    by_count = {count: states + figures[:, Figure.ACTIVATION] * count for count in set(alive)}
+    if _overfull([by_count[count] for count in alive], limits):
         return None
-    cost = _summed(table, pieces, figures[:, SECONDS].sum(axis=1))
+    names = [piece[0] for piece in pieces]
+    costs = dict(zip(names, figures[:, SECONDS].sum(axis=1).tolist(), strict=True))
+    needs = {count: dict(zip(names, need.tolist(), strict=True)) for count, need in by_count.items()}
     try:
-        cut = balance([piece[0] for piece in pieces], cost, len(placement), memory=needs, limit=list(limits))
+        cut = balance(names, costs, len(placement), memory=[needs[count] for count in alive], limit=list(limits))
     except InputError:
         return None
     return _whole(cut, pieces)

@@ -11,7 +11,7 @@ from meshwright.layout.degrees import Layout, Recompute
 from meshwright.layout.schedules import SPLIT_BACKWARD
 from meshwright.model.units import Unit, units_of
 from meshwright.planner.cutting import SECONDS, Stages, proportions
-from meshwright.planner.space import Family, Group, Structure
+from meshwright.planner.space import Group, Structure
 from meshwright.predictor import groups
 from meshwright.predictor.compute import Share
 from meshwright.predictor.constants import CONTENTION, STEP_HOST_S
@@ -19,7 +19,8 @@ from meshwright.predictor.costs import ActionSeconds, copies_s, have_replicas, o
 from meshwright.predictor.exchanges import Parameters, hop_s, replica_groups, step_exchange
 from meshwright.predictor.live import MeanWeights, live
 from meshwright.predictor.memory import Habits, context_bytes, habits_of
-from meshwright.predictor.memory_rows import States, state_sizes
+from meshwright.predictor.memory_rows import States as Held
+from meshwright.predictor.memory_rows import state_sizes
 from meshwright.predictor.table import Figure, UnitTable, share_table
 
 Floats = NDArray[np.float64]
@@ -28,6 +29,7 @@ ENDLESS = 1 << 16
 """Sequences of an endless micro-batch: whole tiles, full pipes."""
 
 _ROUNDING = 1e-9  # relative: sums in another order
+_ZEROS = np.arange(4)
 _PLAIN = Layout(((),), (0,))  # the usual bucket and overlap
 
 
@@ -36,7 +38,7 @@ class ShareSums:
     """The figures of every unit under one share, and their sums. Seconds are of one micro-batch on one rank."""
 
     table: UnitTable
-    proportions: tuple[int, ...]
+    proportions: bytes
     actions: Floats  # [unit, action of `ActionSeconds`]
     work_s: float
     forward_s: float
@@ -57,13 +59,16 @@ class Tables:
     measured: MeasuredUnits | None = None
     known: dict[Share, ShareSums] = field(default_factory=dict)
     units: tuple[Unit, ...] = field(init=False)
+    last: tuple[Group, ShareSums] | None = None
 
     def __post_init__(self) -> None:
         self.units = units_of(self.setup.proposal.arch)
 
     def __call__(self, group: Group) -> ShareSums:
         """The sums for the share of this group."""
-        return self._of(group.share(self.setup.proposal.seq_len), group.structure)
+        if self.last is None or self.last[0] is not group:  # asked several times in a row
+            self.last = group, self._of(group.share(self.setup.proposal.seq_len), group.structure)
+        return self.last[1]
 
     def endless(self, s: Structure, recompute: Recompute) -> ShareSums:
         """The sums for an endless micro-batch on these degrees."""
@@ -91,7 +96,7 @@ def _sums(table: UnitTable) -> ShareSums:
 
 
 @dataclass(frozen=True, slots=True)
-class _States:
+class States:
     """Bytes of all ranks of a pipeline together, and what one has outside the tensor allocator. Padding and whole
     gradients that are kept beside shards are left out."""
 
@@ -111,7 +116,7 @@ class _PerStep:
     end_s: float  # gradient exchange after the last backward, hidden or not
     after_s: float  # of the mean rank, as the next
     optimizer_s: float
-    states: _States
+    states: States
 
 
 @dataclass
@@ -121,7 +126,8 @@ class Floors:
     setup: Setup
     tables: Tables
     steps: dict[tuple[Structure, int, int, bool], _PerStep] = field(default_factory=dict)
-    ends: dict[Group, float] = field(default_factory=dict)
+    held: dict[tuple[Structure, bool], tuple[States, States, States, States]] = field(default_factory=dict)
+    ends: dict[tuple[object, ...], float] = field(default_factory=dict)
     alive: dict[tuple[str, tuple[int, ...], int], tuple[MeanWeights, bool]] = field(default_factory=dict)
     habits: Habits = field(init=False)
     over: float = field(init=False)
@@ -174,16 +180,20 @@ class Floors:
         replicas exchange beside it, which serves every ZeRO stage."""
         if group.recompute == "full" and self.setup.proposal.wanted.recompute_layers is not None:
             return 0.0  # which layers recompute depends on the stages
-        if group not in self.ends:
+        s = group.structure
+        key = (
+            s.dp, s.tp, s.pp, s.cp, s.ep, s.etp, group.micro_batch, group.recompute, group.schedule, group.vpp,
+        )  # fmt: skip
+        if key not in self.ends:
             sizes = np.array([len(stage) for stage in stages])
             seconds = np.add.reduceat(self.tables(group).actions, np.cumsum(sizes) - sizes, axis=0).T
             proposal, share = self.setup.proposal, group.share(self.setup.proposal.seq_len)
             hop = hop_s(proposal.arch, proposal.training, proposal.cluster, share, group.structure)
             split = group.schedule in SPLIT_BACKWARD
             ends = pipeline_bound(group.placement, ActionSeconds(*seconds), hop, group.micro_batches, split)
-            self.ends[group] = float(ends.max())
+            self.ends[key] = float(ends.max())
         step = self._per_step(group, zero)
-        return (self.ends[group] + step.optimizer_s + step.after_s + STEP_HOST_S.value) * (1 - _ROUNDING)
+        return (self.ends[key] + step.optimizer_s + step.after_s + STEP_HOST_S.value) * (1 - _ROUNDING)
 
     def memory(self, group: Group, zero: int) -> float:
         """Bytes that the fullest rank needs at least, however the stages are cut."""
@@ -200,24 +210,30 @@ class Floors:
         )
         return (least * self.over + of.context) * (1 - _ROUNDING)
 
-    def states(self, family: Family, zero: int) -> _States:
-        """The least bytes of the states of all layouts of a family."""
-        return self._states(family.structure, self.tables.endless(family.structure, "none"), zero, True)
+    def states(self, s: Structure, together: bool) -> tuple[States, States, States, States]:
+        """The least bytes of the states on these degrees, by ZeRO stage. `together`: embedding and head may lie on one
+        rank."""
+        key = s, together
+        if key not in self.held:
+            self.held[key] = self._states(s, self.tables.endless(s, "full"), together)
+        return self.held[key]
 
-    def _states(self, s: Structure, sums: ShareSums, zero: int, together: bool) -> _States:
+    def _states(self, s: Structure, sums: ShareSums, together: bool) -> tuple[States, States, States, States]:
         cluster = self.setup.proposal.cluster
         tied = sums.table.tied if together else 0.0
         ends = float(sums.table.figures[[0, -1], Figure.DENSE].sum()) - tied
         offload = self.setup.proposal.wanted.offload or "none"
-        of = States(
-            sums.dense - tied, sums.expert, ends, sums.adapter, self.setup.proposal.training.task == "lora", zero,
+        of = Held(
+            sums.dense - tied, sums.expert, ends, sums.adapter, self.setup.proposal.training.task == "lora", _ZEROS,
             groups.shard_group(cluster, s).size, groups.expert_gradient_group(cluster, s).size, False,
             offload != "none", offload == "parameters",
         )  # fmt: skip
         sizes = state_sizes(of, self.habits.recipe)
-        lasting = float(sizes.weights + sizes.master + sizes.optimizer)
+        columns = (sizes.weights + sizes.master + sizes.optimizer, sizes.gradients, sizes.step)
         context = context_bytes(self.setup, self.habits.stack, s)
-        return _States(lasting, float(sizes.gradients), float(sizes.step), context)
+        rows = [np.broadcast_to(column, 4).tolist() for column in columns]
+        first, second, third, fourth = (States(a, b, c, context) for a, b, c in zip(*rows, strict=True))
+        return first, second, third, fourth
 
     def _per_step(self, group: Group, zero: int) -> _PerStep:
         together = group.placement[0] == group.placement[-1]
@@ -230,7 +246,7 @@ class Floors:
         proposal, s, sums = self.setup.proposal, group.structure, self.tables(group)
         cluster, training = proposal.cluster, proposal.training
         dense, expert = sums.dense - (sums.table.tied if together else 0.0), sums.expert
-        states = self._states(s, sums, zero, together)
+        states = self.states(s, together)[zero]
         each = np.array([dense / s.pp]), np.array([expert / s.pp])
         optimizer = float(optimizer_s(self.setup, s, zero, *each, self.tables.measured)[0])
         if not have_replicas(s, expert > 0):
