@@ -65,13 +65,16 @@ def test_without_a_pipeline_one_micro_batch_is_alive() -> None:
     assert live("gpipe", (0,), 64).peak([3.0]).tolist() == [3.0]
 
 
-@given(pp=st.integers(2, 6), chunks=st.integers(2, 5), m=st.integers(1, 30), data=st.data())
-def test_the_counted_moments_of_interleaving_are_those_of_a_walk(
-    pp: int, chunks: int, m: int, data: st.DataObject
+@given(
+    schedule=st.sampled_from(["interleaved", "zb-h1", "zbv", "dualpipev"]),
+    pp=st.integers(2, 6), chunks=st.integers(1, 5), m=st.integers(1, 30), data=st.data(),
+)  # fmt: skip
+def test_counted_moments_are_those_of_a_walk(
+    schedule: Schedule, pp: int, chunks: int, m: int, data: st.DataObject
 ) -> None:
-    placement = default_placement("interleaved", pp, chunks)
-    bytes_of = st.lists(st.floats(0.0, 10), min_size=pp * chunks, max_size=pp * chunks)
-    weights = data.draw(bytes_of)
-    found = live("interleaved", placement, m)
-    assert found.peak(weights) == pytest.approx(peak_live(actions("interleaved", placement, m), weights))
-    assert found.mean_weights() == _live("interleaved", placement, m).mean_weights()
+    placement = default_placement(schedule, pp, 2 if schedule in V_SHAPED else chunks)
+    weights = data.draw(st.lists(st.floats(0.0, 10), min_size=len(placement), max_size=len(placement)))
+    found, walked = live(schedule, placement, m), _live(schedule, placement, m)
+    assert found.peak(weights) == pytest.approx(peak_live(actions(schedule, placement, m), weights))
+    assert found.peak(weights) == pytest.approx(walked.peak(weights))
+    assert found.mean_weights() == walked.mean_weights()

@@ -8,6 +8,7 @@ import pytest
 
 from meshwright.files.plan import Plan
 from meshwright.layout.batch import Batch
+from meshwright.layout.degrees import Schedule
 from meshwright.layout.partition import even_stages
 from meshwright.model.architecture import Architecture
 from meshwright.predictor.compute import share_of
@@ -64,3 +65,15 @@ def test_the_same_layout_twice_needs_the_same(make_plan: Callable[..., Plan]) ->
     columns = Columns([share, other], [plan.layout], [one], *np.array([[0, 1, 0], [0, 0, 0], [0, 0, 0], [1, 1, 1]]))
     first, larger, again = fullest(plan.setup, columns)
     assert first == again < larger
+
+
+@pytest.mark.parametrize("unused", [("1f1b", (0, 1, 2, 3), 4), ("zbv", (0, 1, 1, 0), 8)])
+def test_a_pipeline_that_no_layout_has_changes_nothing(
+    make_plan: Callable[..., Plan], unused: tuple[Schedule, tuple[int, ...], int]
+) -> None:
+    plan = make_plan(DENSE, 1, 4, 256, pp=2)
+    one: tuple[Schedule, tuple[int, ...], int] = ("1f1b", plan.layout.placement, 4)
+    share, where = share_of(plan.layout, plan.batch), np.zeros((3, 1), np.int64)
+    alone = fullest(plan.setup, Columns([share], [plan.layout], [one], *where, np.ones(1, np.int64)))
+    beside = fullest(plan.setup, Columns([share], [plan.layout], [one, unused], *where, np.ones(1, np.int64)))
+    assert alone == beside

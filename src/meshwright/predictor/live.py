@@ -1,6 +1,6 @@
 """Which micro-batches are alive together on each pipeline rank, once for a schedule, for any bytes a stage."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -81,37 +81,73 @@ def live(schedule: Schedule, placement: tuple[int, ...], micro_batches: int) -> 
         here = np.equal.outer(np.arange(ranks), np.asarray(placement))
         return Live(here * float(micro_batches), np.arange(ranks))
     micro_batches = enough(schedule, placement, micro_batches)
-    a_round = micro_batches_a_round(ranks, micro_batches)
-    if schedule == "interleaved" and a_round is not None and is_standard(schedule, placement):
-        return _interleaved(ranks, len(placement) // ranks, micro_batches, a_round)
-    return _live(schedule, placement, micro_batches)
+    counted = _counted(schedule, placement, micro_batches) if is_standard(schedule, placement) else None
+    return _live(schedule, placement, micro_batches) if counted is None else counted
 
 
 @lru_cache(maxsize=1024)
-def _interleaved(ranks: int, chunks: int, micro_batches: int, a_round: int) -> Live:
-    """What a walk through `schedules_standard.interleaved` finds, counted at once. Before its k-th release a rank has
-    begun its warm-up and k + 1 more forwards. Counts change evenly between the places where one of the two sequences
-    passes to another chunk, so that any sum of bytes is largest at such a place."""
+def _counted(schedule: Schedule, placement: tuple[int, ...], micro_batches: int) -> Live | None:
+    """The moments of a published schedule without a walk through its actions; None where only the walk knows."""
+    ranks = max(placement) + 1
+    if schedule in ("interleaved", "zb-h1"):
+        a_round = micro_batches_a_round(ranks, micro_batches)
+        chunks = len(placement) // ranks
+        if a_round is None:
+            return None
+        return _gathered(placement, _interleaved(ranks, chunks, micro_batches, a_round, schedule == "zb-h1"))
+    folded = _folded(schedule, ranks, micro_batches)
+    return None if folded is None else _gathered(placement, iter(folded))
+
+
+def _interleaved(
+    ranks: int, chunks: int, micro_batches: int, a_round: int, split: bool
+) -> Iterator[NDArray[np.float64]]:
+    """Of each rank the moments [moment, chunk] that `schedules_standard.interleaved` passes. Before its k-th backward a
+    rank has begun its warm-up and k + 1 more forwards; where backward is halved, its weight halves lag by the rank's
+    number. Counts change evenly between the places where one of the sequences passes to another chunk, so that any sum
+    of bytes is largest at such a place."""
     whole = chunks * micro_batches
     chunk = np.arange(whole) // a_round % chunks
     begun = np.zeros((whole + 1, chunks))
     np.cumsum(chunk[:, None] == np.arange(chunks), axis=0, out=begun[1:])
-    rows, first, count = [], [], 0
     for rank in range(ranks):
-        warmup = min((chunks - 1) * a_round + 2 * (ranks - 1 - rank), whole)
-        released = np.arange(max(whole - warmup, 1))
-        ahead = np.minimum(warmup + released + 1, whole)
+        warmup = min((chunks - 1) * a_round + (1 if split else 2) * (ranks - 1 - rank), whole)
+        step = np.arange(max(whole - warmup, 1))
+        ahead, released = np.minimum(warmup + step + 1, whole), np.maximum(step - (rank if split else 0), 0)
         alive = begun[ahead] - begun[released, ::-1]
-        turns = (released % a_round == 0) | (ahead % a_round == 0) | (released == released[-1])
+        turns = (released % a_round == 0) | (ahead % a_round == 0) | (step == step[-1])
         turns[alive.min(axis=1).argmax()] = True  # the moment with most of every chunk together
-        moments = np.unique(alive[turns], axis=0)
-        under = (moments[:, None] <= moments[None]).all(axis=2).sum(axis=1) > 1  # by another than itself
-        kept = np.zeros((int((~under).sum()), ranks * chunks))
-        kept[:, rank::ranks] = moments[~under]
-        rows.append(kept)
-        first.append(count)
-        count += len(kept)
-    return Live(np.concatenate(rows), np.array(first))
+        yield alive[turns]
+
+
+def _folded(schedule: Schedule, ranks: int, micro_batches: int) -> list[NDArray[np.float64]] | None:
+    """Of each rank the moments [moment, chunk] of a V: while it is full a rank keeps 2 * ranks micro-batches (ZB-V) or
+    one more (DualPipeV), the more of them on their way back the nearer the rank is to the fold."""
+    if schedule == "dualpipev" and micro_batches >= 2 * ranks:
+        return [np.array([[2.0 * ranks - rank, rank + 1.0]]) for rank in range(ranks)]
+    if schedule == "zbv" and micro_batches <= ranks:
+        return [np.array([[float(micro_batches), min(micro_batches, rank + 1.0)]]) for rank in range(ranks)]
+    if schedule == "zbv" and micro_batches >= 2 * ranks - 1:
+        return [
+            np.array([[min(micro_batches, 2.0 * ranks - back), back] for back in (rank, rank + 1.0)])
+            for rank in range(ranks)
+        ]
+    return None
+
+
+def _gathered(placement: tuple[int, ...], ranks: Iterator[NDArray[np.float64]]) -> Live:
+    """The moments of all ranks over all stages; those that another moment exceeds on every chunk are left out."""
+    rows, first, of_stage = [], [0], np.array(placement)
+    for rank, moments in enumerate(ranks):
+        if len(moments) > 1:
+            below = (moments[:, None] <= moments[None]).all(axis=2)
+            alike = below & below.T
+            moments = moments[~((below & ~alike) | np.tril(alike, -1)).any(axis=1)]
+        whole = np.zeros((len(moments), len(placement)))
+        whole[:, of_stage == rank] = moments
+        rows.append(whole)
+        first.append(first[-1] + len(whole))
+    return Live(np.concatenate(rows), np.array(first[:-1]))
 
 
 @lru_cache(maxsize=1024)

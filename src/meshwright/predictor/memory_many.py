@@ -113,6 +113,8 @@ def fullest(setup: Setup, of: Columns) -> Floats:
     result = np.zeros(len(of.share))
     known: dict[int, _Even] = {}
     for family, rows in _families(of):
+        if not len(rows):  # pipelines that none of these layouts has
+            continue
         placement = family[0].placement
         if len(placement) not in known:
             known[len(placement)] = _even(setup, tables, len(placement))
