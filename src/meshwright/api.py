@@ -69,13 +69,14 @@ def validate(
 def train(
     plan: PathLike, *, runs: Path = Path("runs"), run: str | None = None, steps: int | None = None,
     mode: Literal["measured", "dilated"] = "measured", profile: int = 0, data: Path | None = None,
-    checkpoint_every: int = 0, resume: bool = False, progress: Progress = _quiet, overrides: Sequence[str] = (),
+    checkpoint_every: int = 0, resume: bool = False,
+    weights: Path | None = None, export: bool = False, progress: Progress = _quiet, overrides: Sequence[str] = (),
 ) -> dict[str, Any]:  # fmt: skip
     """Train a plan on local processes; its folder is `runs/run`."""
     return _object(
         answers.train(
             plan, overrides, runs=runs, name=run, steps=steps, mode=mode, profile=profile, data=data,
-            checkpoint_every=checkpoint_every, resume=resume, progress=progress,
+            checkpoint_every=checkpoint_every, resume=resume, weights=weights, export=export, progress=progress,
         )
     )  # fmt: skip
 

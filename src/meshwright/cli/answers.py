@@ -183,11 +183,13 @@ def _reading(setup: Setup, data: Path | None) -> Setup:
 def train(
     file: PathLike, overrides: Sequence[str] = (), *, runs: Path = Path("runs"), name: str | None = None,
     steps: int | None = None, mode: Literal["measured", "dilated"] = "measured", profile: int = 0,
-    data: Path | None = None, checkpoint_every: int = 0, resume: bool = False, progress: Progress = _quiet,
+    data: Path | None = None, checkpoint_every: int = 0, resume: bool = False,
+    weights: Path | None = None, export: bool = False, progress: Progress = _quiet,
 ) -> ran.TrainOutput:  # fmt: skip
     """Train a plan: `steps` steps in `mode`, then `profile` profiled ones, in the folder `runs/name`.
 
-    `resume` continues there from the newest checkpoint. Raises RunFailed when the run breaks.
+    `resume` continues there from the newest checkpoint. `weights`: a folder of safetensors to start from. `export`
+    leaves a folder that transformers loads in the run's. Raises RunFailed when the run breaks.
     """
     found = read_plan(file, overrides)
     found = replace(found, setup=_reading(found.setup, data))
@@ -201,8 +203,9 @@ def train(
     if profile:
         phases.append(Phase("measured", profile, profile=True))
     options = TrainOptions(
-        run=runs / (name or found.setup.name), phases=tuple(phases), checkpoint_every=checkpoint_every, resume=resume
-    )
+        run=runs / (name or found.setup.name), phases=tuple(phases), checkpoint_every=checkpoint_every, resume=resume,
+        weights=weights, export=export,
+    )  # fmt: skip
     return train_output(start(found, options, progress))
 
 

@@ -29,6 +29,12 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the run folder from its newest checkpoint.")
     ] = False,
+    weights: Annotated[
+        Path | None, typer.Option("--weights", metavar="DIR", help="Start from a Hugging Face folder's safetensors.")
+    ] = None,
+    export: Annotated[
+        bool, typer.Option("--export", help="Leave the trained model in the run folder as transformers loads it.")
+    ] = False,
     runs: Runs = Path("runs"),
     overrides: Sets = None,
     as_json: Json = False,
@@ -47,6 +53,6 @@ def train(
 
     answer = answers.train(
         plan, overrides or (), runs=runs, name=run, steps=steps, mode=mode.value, profile=profile, data=data,
-        checkpoint_every=checkpoint_every, resume=resume, progress=progress,
+        checkpoint_every=checkpoint_every, resume=resume, weights=weights, export=export, progress=progress,
     )  # fmt: skip
     show(answer, train_view, as_json)

@@ -69,6 +69,10 @@ class RunFolder:
     def checkpoints(self) -> Path:
         return self.root / "checkpoints"
 
+    @property
+    def model(self) -> Path:
+        return self.root / "model"
+
 
 @dataclass(frozen=True, slots=True)
 class StepMetrics:

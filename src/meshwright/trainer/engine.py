@@ -27,6 +27,7 @@ from meshwright.trainer.step import (
     own_square_sum,
     sum_partial_gradients,
 )
+from meshwright.trainer.weights import Weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +47,14 @@ class StepOutcome:
 class Engine:
     """One rank: its part of the model, its optimizer and its clock. Collective to build and to step.
 
-    `mesh` and `clock` are made here unless they are given (a trace gives a mesh of ranks that do not exist).
+    `mesh` and `clock` are made here unless they are given (a trace gives a mesh of ranks that do not exist). The
+    first weights are random unless `weights` are given.
     """
 
-    def __init__(self, plan: Plan, device: torch.device, mesh: Mesh | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self, plan: Plan, device: torch.device, mesh: Mesh | None = None, clock: Clock | None = None,
+        weights: Weights | None = None,
+    ) -> None:  # fmt: skip
         self.plan, self.device = plan, device
         self.mesh: Mesh = mesh or build_mesh(plan.layout, device.type)
         if clock is None:
@@ -57,7 +62,7 @@ class Engine:
             clock = Clock(SpanRecorder(self.mesh.rank), wait)
         self.clock, self.recorder = clock, clock.recorder
         self.meter = UnitMeter(self.clock)
-        self.parts: Parts = parallelize(plan, self.mesh, self.clock, self.meter, device)
+        self.parts: Parts = parallelize(plan, self.mesh, self.clock, self.meter, device, weights)
         self.training = plan.setup.proposal.training
         self.optimizer = make_optimizer(self.parts.owned, self.training)
         self.scale = loss_scale(self.training)

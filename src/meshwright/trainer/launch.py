@@ -31,6 +31,7 @@ from meshwright.trainer.rank import LOGS
 from meshwright.trainer.ranks import GRACE_S, failed_since, kill_ranks, rank_environment, running
 from meshwright.trainer.unsupported import unsupported
 from meshwright.trainer.watch import Watch
+from meshwright.trainer.weights_start import check_start
 
 WORKER = "meshwright.trainer.worker"
 _LOOK_S = 0.1
@@ -81,7 +82,8 @@ def prepare_run(
     refused = unsupported(plan)
     if refused:
         raise InputError(refused)
-    arch, batch = plan.setup.proposal.arch, plan.batch
+    arch = plan.setup.proposal.arch
+    check_start(arch, options.weights, options.export, progress)
     check_disk(options.run)
     tokens = options.tokens or prepare(plan.setup.data, arch.vocab, progress, arch.config_path)
     check_readable(open_tokens(tokens), plan)
@@ -91,7 +93,8 @@ def prepare_run(
         progress(f"resuming {folder.root} after step {since}")
     else:
         folder, since = new_run(options.run.absolute().parent, options.run.name), 0
-    ready = replace(options, run=folder.root, tokens=tokens.absolute())
+    weights = None if options.weights is None else options.weights.absolute()
+    ready = replace(options, run=folder.root, tokens=tokens.absolute(), weights=weights)
     try:
         write_plan(plan, folder.plan)
         write_options(ready)

@@ -32,7 +32,8 @@ class TrainOptions:
     is K of the dilated clock, needed by phases in that mode. `unit_costs` gives (forward, backward) device seconds of
     each unit for one micro-batch, needed by emulated phases. `checkpoint_every` counts steps; 0 writes none.
     `resume` continues from the newest checkpoint of the run folder. `timeout_s` bounds every wait for a peer.
-    `log_every` is how many steps lie between two lines of progress.
+    `log_every` is how many steps lie between two lines of progress. `weights` is a folder of safetensors to start from;
+    None: random weights. `export` leaves the trained model in the run folder as one that transformers loads.
     """
 
     run: Path
@@ -44,6 +45,8 @@ class TrainOptions:
     unit_costs: Mapping[str, tuple[float, float]] | None = None
     timeout_s: float = 120.0
     log_every: int = 1
+    weights: Path | None = None
+    export: bool = False
 
     @property
     def steps(self) -> int:

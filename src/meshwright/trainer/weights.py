@@ -33,8 +33,9 @@ class Weights:
 
     def __init__(self, folder: Path, arch: Architecture) -> None:
         self.arch, self._stored = arch, stored_tensors(folder)
-        self._place = {name: self._found(name) for name in stored_shapes(arch)}
-        wrong = [*_missing(self._place, arch, folder), *self._left_over(folder)]
+        shapes = stored_shapes(arch)
+        self._place = {name: self._found(name) for name in shapes}
+        wrong = [*_missing(self._place, shapes, folder), *self._left_over(folder)]
         if wrong:
             raise InputError(tuple(wrong))
 
@@ -97,10 +98,10 @@ def whole_shapes(arch: Architecture) -> dict[str, Shape]:
     return {name: tuple(parameter.shape) for name, parameter in named_parameters([model]).items()}
 
 
-def stored_shapes(arch: Architecture) -> dict[str, Shape]:
-    """The names and shapes of all tensors of a folder with the model's weights."""
+def stored_shapes(arch: Architecture, wholes: Mapping[str, Shape] | None = None) -> dict[str, Shape]:
+    """The names and shapes of all tensors of a folder with the model's weights; `wholes` as of `whole_shapes`."""
     found: dict[str, Shape] = {}
-    for name, shape in whole_shapes(arch).items():
+    for name, shape in (whole_shapes(arch) if wholes is None else wholes).items():
         for piece in pieces(name, arch):
             rows, columns = piece.first + shape[0], shape[1:]
             if piece.expert is not None:
@@ -111,9 +112,9 @@ def stored_shapes(arch: Architecture) -> dict[str, Shape]:
     return found
 
 
-def _missing(place: Mapping[str, StoredTensor | None], arch: Architecture, folder: Path) -> list[Complaint]:
+def _missing(place: Mapping[str, StoredTensor | None], shapes: Mapping[str, Shape], folder: Path) -> list[Complaint]:
     wrong = []
-    for name, shape in stored_shapes(arch).items():
+    for name, shape in shapes.items():
         entry = place[name]
         if entry is None:
             wrong.append(Complaint(name, "", "is not in the folder, and the model needs it", "", str(folder)))

@@ -22,6 +22,7 @@ from meshwright.files.run import RunFolder
 from meshwright.trainer.checkpoint import SharedRows, load_latest, save, training_state
 from meshwright.trainer.data import open_tokens
 from meshwright.trainer.engine import Engine
+from meshwright.trainer.export import export
 from meshwright.trainer.models.names import split_dim
 from meshwright.trainer.options import TrainOptions, read_options
 from meshwright.trainer.parallel.mesh import join_groups
@@ -29,6 +30,7 @@ from meshwright.trainer.phases import run_phases
 from meshwright.trainer.step import TIED
 from meshwright.trainer.torch_versions import check_version
 from meshwright.trainer.unsupported import unsupported
+from meshwright.trainer.weights import Weights
 
 SCALE = "training.loss_scale"  # name in a checkpoint
 
@@ -49,8 +51,12 @@ def main(run: Path) -> None:
     engine: Engine | None = None
     try:
         with saying_where(lambda: engine):
-            engine = Engine(plan, device)
+            arch = plan.setup.proposal.arch
+            given = None if options.weights is None or options.resume else Weights(options.weights, arch)
+            engine = Engine(plan, device, weights=given)
             run_with_checkpoints(engine, options, options.tokens)
+            if options.export:
+                export(engine, RunFolder(run).model, tokenizer=run / "tokenizer.json")
     finally:
         dist.destroy_process_group()
 

@@ -62,7 +62,7 @@ def fill(model: StageModel, device: torch.device, piece: Callable[[str, tuple[in
                 continue
             name = f"{module_name}.{kind}"
             value = piece(source_name(name, model.arch), model.whole_shape(name, empty))
-            parameter = nn.Parameter(value.to(device).clone())
+            parameter = nn.Parameter(value.to(device).clone(memory_format=torch.contiguous_format))
             filled[id(empty)] = parameter
             setattr(module, kind, parameter)
 

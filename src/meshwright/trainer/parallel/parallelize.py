@@ -22,6 +22,7 @@ from meshwright.trainer.parallel.pipeline import Pipe, build_pipe
 from meshwright.trainer.parallel.recompute import unit_runner
 from meshwright.trainer.parallel.tensor_parallel import TensorGroup
 from meshwright.trainer.parallel.units import matrix_sizes, named_parameters
+from meshwright.trainer.weights import Weights
 
 _COMPUTE: Mapping[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -46,8 +47,11 @@ class Parts:
         return self.replicas.owned
 
 
-def parallelize(plan: Plan, mesh: Mesh, clock: Clock, meter: UnitMeter, device: torch.device) -> Parts:
-    """Build this rank's part of the model with its initial weights, and everything that makes it train.
+def parallelize(
+    plan: Plan, mesh: Mesh, clock: Clock, meter: UnitMeter, device: torch.device, weights: Weights | None = None
+) -> Parts:
+    """Build this rank's part of the model with its initial weights (random, or out of `weights`), and everything that
+    makes it train.
 
     Raises InputError for a model that the trainer cannot represent.
     """
@@ -57,7 +61,10 @@ def parallelize(plan: Plan, mesh: Mesh, clock: Clock, meter: UnitMeter, device: 
     held = _stages_of_rank(plan, mesh.pp.rank)
     models = tuple((stage, build(setup.arch, tensor, units)) for stage, units in held)
     for _, model in models:
-        initialize(model, device, setup.training.seed)
+        if weights is None:
+            initialize(model, device, setup.training.seed)
+        else:
+            weights.fill(model, device)
         model.dtype = _COMPUTE[setup.training.precision]
     _tie_locally(models)
     meter.weights = matrix_sizes([model for _, model in models])
