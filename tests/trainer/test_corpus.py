@@ -117,3 +117,33 @@ def test_pipes_and_sockets_in_a_folder_are_left_out(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "b.jsonl")
     (tmp_path / "c.txt").write_text("text")
     assert documents(tmp_path) == ["text"]
+
+
+def test_kinds_of_files_are_not_mixed_unasked(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("About these texts.")
+    (tmp_path / "a.jsonl").write_text('{"text": "one"}\n')
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "b.jsonl").write_text('{"text": "two"}\n')
+    with pytest.raises(InputError, match=r"data\.path = .*mixes kinds of files: 1 of text, 2 of JSON lines \(.*\*\.js"):
+        documents(tmp_path)
+    assert documents(tmp_path / "*.jsonl") == ["one"]
+    assert documents(tmp_path / "**" / "*.jsonl") == ["one", "two"]
+    with pytest.raises(InputError, match=r"data\.path = .*no such file or folder"):
+        documents(tmp_path / "*.parquet")
+
+
+def test_empty_files_are_no_text(tmp_path: Path) -> None:
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).touch()
+    with pytest.raises(InputError, match=r"data\.path = .*is empty: 2 of 0 bytes"):
+        documents(tmp_path)
+    (tmp_path / "c.txt").write_text("text")
+    assert documents(tmp_path) == ["text"]
+
+
+def test_binary_files_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG\0\0")
+    with pytest.raises(InputError, match="holds no text files, 1 binary"):
+        documents(tmp_path)
+    (tmp_path / "a.txt").write_text("text")
+    assert open_corpus(str(tmp_path)).left_out == (tmp_path / "picture.png",)

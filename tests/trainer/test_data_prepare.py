@@ -10,6 +10,7 @@ from meshwright.basics.errors import InputError
 from meshwright.files.setup import DataSource
 from meshwright.trainer.data import open_tokens
 from meshwright.trainer.data_prepare import cache_folder, prepare
+from meshwright.trainer.tokenizer import train_tokenizer
 
 pytest.importorskip("tokenizers")
 
@@ -94,3 +95,66 @@ def test_a_cache_that_cannot_be_written_is_one_line(texts: Path, monkeypatch: py
     monkeypatch.setenv("MESHWRIGHT_CACHE", str(texts / "0.txt"))
     with pytest.raises(InputError, match=r"cannot be written .*MESHWRIGHT_CACHE"):
         prepare(DataSource(str(texts)), 400, silent)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A model's folder with a tokenizer that pads, cuts, and ends documents with its own token."""
+    from tokenizers import Tokenizer
+
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"eos_token_id": 3}')
+    tokenizer = train_tokenizer(["Document says the same thing again"] * 9, 290)
+    tokenizer.add_special_tokens(["<stop>"])
+    tokenizer.enable_padding(length=7)
+    tokenizer.enable_truncation(5)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    assert isinstance(tokenizer, Tokenizer)
+    return folder
+
+
+def kinds_of(model: Path) -> int:
+    return len(json.loads((model / "tokenizer.json").read_text())["model"]["vocab"]) + 1
+
+
+def test_the_tokenizer_beside_the_models_config_is_used(texts: Path, model: Path) -> None:
+    from tokenizers import Tokenizer
+
+    (model / "tokenizer_config.json").write_text('{"eos_token": {"content": "<stop>"}}')
+    for config in (model / "config.json", model):
+        file = open_tokens(folder := prepare(DataSource(str(texts)), 400, silent, str(config)))
+        assert file.vocab == kinds_of(model)
+        assert file.documents is not None
+        stop = Tokenizer.from_file(str(model / "tokenizer.json")).token_to_id("<stop>")
+        assert (file.tokens == stop).sum() == 4
+        assert [int(file.tokens[end - 1]) for end in file.documents[1:]] == [stop] * 4
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        words = file.tokens[: file.documents[1] - 1].tolist()
+        assert tokenizer.decode(words) == (texts / "0.txt").read_text()  # neither cut nor padded
+    assert open_tokens(prepare(DataSource(str(texts), vocab=350), 400, silent, str(model))).vocab != file.vocab
+
+
+def test_where_the_end_of_text_is_written(texts: Path, model: Path) -> None:
+    def end(**given: str) -> int:
+        return int(open_tokens(prepare(DataSource(str(texts), **given), 400, silent, str(model))).tokens[-1])
+
+    assert end() == 3  # config.json
+    assert end(end_of_text="<stop>") == kinds_of(model) - 1
+    (model / "tokenizer_config.json").write_text('{"eos_token": "a"}')
+    assert end() == end(end_of_text="a")
+    with pytest.raises(InputError, match=r"data\.end_of_text = '<eos>': is no token of .*tokenizer\.json"):
+        end(end_of_text="<eos>")
+
+
+def test_a_tokenizer_that_cannot_be_used_is_refused(texts: Path, model: Path) -> None:
+    with pytest.raises(InputError, match=r"data\.tokenizer = .*token ids up to \d+, the model's vocabulary is 260"):
+        prepare(DataSource(str(texts), tokenizer=str(model)), 260, silent)
+    with pytest.raises(InputError, match=r"data\.vocab = 300: sizes a tokenizer to train, but data\.tokenizer names"):
+        prepare(DataSource(str(texts), tokenizer=str(model), vocab=300), 400, silent)
+    with pytest.raises(InputError, match=r"data\.tokenizer = .*no such file"):
+        prepare(DataSource(str(texts), tokenizer=str(texts / "none.json")), 400, silent)
+    with pytest.raises(InputError, match=r"data\.tokenizer: is no tokenizer"):
+        prepare(DataSource(str(texts), tokenizer=str(texts / "0.txt")), 400, silent)
+    with pytest.raises(InputError, match=r"data\.end_of_text = 'x': needs a tokenizer that has it"):
+        prepare(DataSource(str(texts), end_of_text="x"), 400, silent)
