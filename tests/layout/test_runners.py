@@ -1,7 +1,9 @@
 """Who can run which plan, and that our own row says what the trainer says."""
 
+import json
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +17,11 @@ from meshwright.layout.partition import even_stages
 from meshwright.layout.proposal import Proposal, Wanted
 from meshwright.layout.runners import RUNNERS, refusals, runnable_by
 from meshwright.model.architecture import Architecture
+from meshwright.model.huggingface import read_config
 from meshwright.model.training import Training
 from meshwright.model.units import units_of
 from meshwright.trainer.models.families import FAMILIES
+from meshwright.trainer.models.wrapped_families import WRAPPED
 from meshwright.trainer.unsupported import unsupported
 
 ARCH = Architecture("m", "llama", 8, 256, 8, 4, 32, 768, 2048)
@@ -51,6 +55,30 @@ def test_our_row_agrees_with_what_the_trainer_refuses(arch: Architecture, traini
 
 def test_our_row_knows_the_trainers_families() -> None:
     assert RUNNERS["meshwright"].families == tuple(FAMILIES)
+    assert RUNNERS["meshwright"].modules == {family: row.tensor for family, row in WRAPPED.items()}
+
+
+SIZES = {"num_hidden_layers": 8, "hidden_size": 256, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 32,
+         "intermediate_size": 768, "vocab_size": 2048}  # fmt: skip
+
+
+@pytest.mark.parametrize("config", [
+    {"model_type": "gemma2", **SIZES}, {"model_type": "mistral", **SIZES}, {"model_type": "phi3", **SIZES},
+    {"model_type": "gpt_neox", **SIZES}, {"model_type": "olmo2", **SIZES}, {"model_type": "llama", **SIZES},
+    {"model_type": "gpt2", "n_layer": 8, "n_embd": 256, "n_head": 8, "vocab_size": 2048, "n_positions": 128},
+    {"model_type": "mixtral", **SIZES, "num_local_experts": 8, "num_experts_per_tok": 2},
+    {"model_type": "qwen3_moe", **SIZES, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64},
+], ids=lambda config: config["model_type"])  # fmt: skip
+def test_our_row_agrees_on_what_is_built_from_a_config_json(config: dict, tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    arch = read_config(tmp_path)
+    setup = Setup("t", Proposal(arch, CLUSTER, Training(), 16, 128, Wanted()))
+    for tp, pp, sp in product((1, 2), (1, 2), (False, True)):
+        stages = even_stages(arch, pp)
+        layout = Layout(stages, tuple(range(pp)), pp=pp, tp=tp, etp=tp, sp=sp)
+        refused = unsupported(Plan(setup, layout, Batch(16, 2, 8, 128)))
+        assert ("meshwright" in runnable_by(arch, Training(), layout)) == (not refused), refused
 
 
 def test_deepspeed_pipelines_take_zero_1_at_most_and_no_tensor_groups() -> None:

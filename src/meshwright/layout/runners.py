@@ -9,7 +9,7 @@ nothing about speed.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from meshwright.layout.degrees import RECOMPUTE, SCHEDULES, Layout, Offload, Recompute, Schedule
 from meshwright.layout.schedules import V_SHAPED, default_placement, is_standard
@@ -38,8 +38,9 @@ class Abilities:
     uneven_stages: bool = True
     any_placement: bool = False
     families: tuple[str, ...] | None = None  # None: whatever can be written down
-    dense_only: bool = False
-    decoder: bool = False  # pre-norm RMSNorm, rotary positions, gated feed-forward, no window
+    decoder: bool = False  # pre-norm RMSNorm, rotary positions, gated feed-forward, no window, all dense
+    # families beyond that, run as the modules of their config.json without sequence parallelism; with tensor ranks or not
+    modules: Mapping[str, bool] = field(default_factory=dict)
     tied_over_stages: bool = True
     tasks: tuple[str, ...] = ("pretrain", "sft", "lora")
     offload: tuple[Offload, ...] = ("none",)
@@ -57,8 +58,11 @@ RUNNERS: Mapping[str, Abilities] = {
         precisions=("fp32", "bf16", "fp16"), optimizers=("adamw", "sgd"), schedules=SCHEDULES,
         recompute=RECOMPUTE, zero=(0, 1, 2, 3), zero_with_pipeline=(0, 1, 2, 3), zero_with_tensor=(0, 1, 2, 3),
         axes=("tp", "pp", "sp", "hsdp"), gradient_dtypes=("fp32",), half_layers=True, any_placement=True,
-        late_exchange=True, dense_only=True, decoder=True, tasks=("pretrain",),
-        families=("plain", "llama", "mistral", "qwen2", "qwen3"),
+        late_exchange=True, decoder=True, tasks=("pretrain",), families=("plain", "llama", "mistral", "qwen2", "qwen3"),
+        modules={
+            **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "phi3", "olmo2"), True),
+            "gpt2": True, "gpt_neox": True, "mixtral": False,
+        },
     ),
     "megatron": Abilities(
         precisions=("fp32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"), optimizers=("adamw", "muon", "sgd"),
@@ -95,20 +99,34 @@ def _recipe(can: Abilities, arch: Architecture, training: Training, layout: Layo
 
 
 def _model(can: Abilities, arch: Architecture, training: Training, layout: Layout) -> str | None:
+    if _as_modules(can, arch):
+        return None
+    known = tuple(dict.fromkeys((*(can.families or ()), *can.modules)))
+    if can.families is not None and arch.family not in known:
+        return f"knows the families {', '.join(known)}, not {arch.family}"
     if can.families is not None and arch.family not in can.families:
-        return f"knows the families {', '.join(can.families)}, not {arch.family}"
-    if can.dense_only and arch.experts:
-        return "trains dense models only"
+        return f"builds {arch.family} models from their config.json, and this one has none"
     if can.decoder and not _is_decoder(arch):
-        return "trains Llama-like decoders only: RMSNorm, rotary positions, gated feed-forward, no window"
+        return (
+            "trains Llama-like decoders only, where there is no config.json: dense, RMSNorm, rotary positions, gated "
+            "feed-forward, no window"
+        )
     if arch.tied and layout.pp > 1 and not can.tied_over_stages and not _ends_together(layout):
         return "cannot tie an embedding and an output matrix that lie on different pipeline ranks"
     return None
 
 
+def _as_modules(can: Abilities, arch: Architecture) -> bool:
+    """Is the model run as its family's own modules, because it is no Llama-like decoder?"""
+    if arch.config_path is None or arch.family not in can.modules:
+        return False
+    return arch.family not in (can.families or ()) or not _is_decoder(arch)
+
+
 def _is_decoder(arch: Architecture) -> bool:
     plain = arch.norm == "rms" and arch.positions == "rope" and arch.gated and not arch.parallel_residual
     odd = arch.latent is not None or arch.sinks or arch.qk_norm_wide or not arch.qk_norm_weight or arch.head_bias
+    odd = odd or bool(arch.experts) or arch.head_dim % 2 > 0
     return plain and not odd and arch.sliding_window is None and not arch.embed_norm and arch.layer_norms == 2
 
 
@@ -132,6 +150,11 @@ def _axes(can: Abilities, arch: Architecture, training: Training, layout: Layout
     missing = [words for axis, (used, words) in asked.items() if used and axis not in can.axes]
     if missing:
         return f"has no {', no '.join(missing)}"
+    if layout.tp > 1 and _as_modules(can, arch):
+        if not can.modules[arch.family]:
+            return f"has no tensor parallelism for {arch.family} with these parts"
+        if layout.sp:
+            return f"has tensor parallelism without sequence parallelism for {arch.family} with these parts"
     if layout.tp > 1 and layout.pp > 1 and not can.tensor_and_pipeline:
         return "does not join tensor parallelism and pipelines"
     if can.sequence_always and layout.tp > 1 and not layout.sp:
