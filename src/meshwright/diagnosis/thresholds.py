@@ -11,3 +11,12 @@ PERSISTENT = 0.90
 
 EXCESS = 0.02
 """A bubble beyond the schedule's own by at most this share of the step is charged to nobody."""
+
+FRAGMENTED = 0.15
+"""Memory that is reserved and free at the peak counts as fragmented from this share of it on."""
+
+IDLE = 0.10
+"""Idle time is looked into from this share of the window on: a percent or two is the usual cost of dispatching."""
+
+EXPOSED = 0.03
+"""Exposed communication is a finding from this share of the window on."""

@@ -1,0 +1,70 @@
+"""`diagnose PATH...`: every input by its kind, and one diagnosis of all they say."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from meshwright.basics.errors import bad_input
+from meshwright.diagnosis.said import Said
+from meshwright.files.findings import Diagnosis
+from meshwright.files.run import RunFolder
+from meshwright.files.setup import Setup
+from meshwright.traces.recognise import Input, Recognition, recognise
+
+
+def diagnose_inputs(paths: Sequence[Path | str], setup: Setup | None = None) -> Diagnosis:
+    """Diagnose whatever the paths are: a run folder, or files, folders and globs of every kind that is read.
+
+    `setup` supplies model and cluster where a figure needs them. Raises InputError when an input cannot be read, or
+    run folders and other paths are mixed.
+    """
+    given = [Path(path) for path in paths]
+    runs = [path for path in given if path.is_dir() and RunFolder(path).metrics.exists()]
+    if runs and len(given) > 1:
+        raise bad_input("one run at a time, not mixed with other paths", value=[str(path) for path in given])
+    if runs:
+        from meshwright.diagnosis.diagnose import diagnose_run
+
+        return diagnose_run(runs[0])
+    inputs = recognise(given)
+    found = None
+    if traces := inputs.of(Input.KINETO):
+        from meshwright.diagnosis.diagnose import diagnose_paths
+
+        found = diagnose_paths(traces)
+    said = [say() for say in _readers(inputs, setup)]
+    return _joined(tuple(str(path) for path in given), found, said, inputs.notes)
+
+
+def _readers(inputs: Recognition, setup: Setup | None) -> list[Callable[[], Said]]:
+    """What reads each kind that is there; imported only then."""
+    readers: list[Callable[[], Said]] = []
+    if exports := inputs.of(Input.NSIGHT):
+        from meshwright.diagnosis.nsight import diagnose_nsight
+
+        readers.append(lambda: diagnose_nsight(exports))
+    if snapshots := inputs.of(Input.SNAPSHOT):
+        from meshwright.diagnosis.memory import diagnose_snapshots
+
+        readers.append(lambda: diagnose_snapshots(snapshots))
+    return readers
+
+
+def _joined(paths: tuple[str, ...], found: Diagnosis | None, said: Sequence[Said], notes: Sequence[str]) -> Diagnosis:
+    """One diagnosis of all. Splits of traces of different kinds are not mixed: the first that has any is shown."""
+    window = "; ".join([*([found.window] if found else []), *(one.window for one in said)])
+    base = found or Diagnosis(paths, "measured", window, (), {}, {}, (), ())
+    findings = [*base.findings, *(finding for one in said for finding in one.findings)]
+    splits = base.ranks or next((one.ranks for one in said if one.ranks), ())
+    memory, tables = dict(base.memory), dict(base.tables)
+    abstained = [*notes, *base.abstained]
+    for one in said:
+        memory |= one.memory
+        tables |= one.tables
+        abstained += one.abstained
+    return replace(
+        base, inputs=paths, window=window, ranks=splits, memory=memory, tables=tables, abstained=tuple(abstained),
+        bubble=base.bubble or next((one.bubble for one in said if one.bubble), {}),
+        findings=tuple(sorted(findings, key=lambda finding: finding.cost_s_per_step or 0.0, reverse=True)),
+        step_time_s=base.step_time_s or next((one.step_time_s for one in said if one.step_time_s), None),
+    )  # fmt: skip
