@@ -39,7 +39,7 @@ class Abilities:
     any_placement: bool = False
     families: tuple[str, ...] | None = None  # None: whatever can be written down
     decoder: bool = False  # pre-norm RMSNorm, rotary positions, gated feed-forward, no window, all dense
-    # families beyond that, run as the modules of their config.json without sequence parallelism; with tensor ranks or not
+    # families beyond that, run as modules made of their config.json, without sequence parallelism: with tensor ranks?
     modules: Mapping[str, bool] = field(default_factory=dict)
     tied_over_stages: bool = True
     tasks: tuple[str, ...] = ("pretrain", "sft", "lora")
@@ -107,10 +107,7 @@ def _model(can: Abilities, arch: Architecture, training: Training, layout: Layou
     if can.families is not None and arch.family not in can.families:
         return f"builds {arch.family} models from their config.json, and this one has none"
     if can.decoder and not _is_decoder(arch):
-        return (
-            "trains Llama-like decoders only, where there is no config.json: dense, RMSNorm, rotary positions, gated "
-            "feed-forward, no window"
-        )
+        return "trains, without a config.json, Llama-like decoders only: dense, RMSNorm, rotary, gated, no window"
     if arch.tied and layout.pp > 1 and not can.tied_over_stages and not _ends_together(layout):
         return "cannot tie an embedding and an output matrix that lie on different pipeline ranks"
     return None
