@@ -21,6 +21,7 @@ from meshwright.layout.batch import Batch
 from meshwright.layout.degrees import Layout, describe
 from meshwright.model.units import units_of
 from meshwright.trainer.courses import OWN, Case, Course, Difference
+from meshwright.trainer.data import DOCUMENTS, HEADER, TOKENS, Header
 from meshwright.trainer.pool import Job, Pool
 from meshwright.trainer.preflight import check_memory, check_packages
 from meshwright.trainer.suspicion import explain
@@ -143,8 +144,9 @@ def train_all(
 ) -> list[Course]:  # fmt: skip
     """Train every plan in turn in one set of processes, those of `pool` if one is given.
 
-    `ragged`: samples end early. `beside[i]` is the index of an earlier plan whose parameters the i-th's are compared
-    with, or None. Raises RunFailed with what a failing rank said last.
+    Plans that heed documents find some of 2 to 39 tokens. `ragged`: samples of the others end early. `beside[i]` is the
+    index of an earlier plan whose parameters the i-th's are compared with, or None. Raises RunFailed with what a
+    failing rank said last.
     """
     with ExitStack() as held:
         folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="meshwright-parity-")))
@@ -177,7 +179,9 @@ def train_all(
 
 def _write_tokens(folder: Path, vocab: int, count: int) -> Path:
     folder.mkdir()
-    synthetic_tokens(vocab, count, seed=0).tofile(folder / "tokens.bin")
-    header = {"dtype": "uint32", "count": count, "vocab": vocab, "documents": 1, "text_bytes": 0, "corpus": "synthetic"}
-    dump(header, folder / "header.json")
+    synthetic_tokens(vocab, count, seed=0).tofile(folder / TOKENS)
+    bounds = np.cumsum([0, *np.random.default_rng(0).integers(2, 40, count // 2)])
+    bounds = np.append(bounds[bounds < count], count).astype(np.int64)
+    bounds.tofile(folder / DOCUMENTS)
+    dump(Header("uint32", count, vocab, len(bounds) - 1, 0, "synthetic"), folder / HEADER)
     return folder

@@ -30,7 +30,7 @@ def train_case(case: Case) -> Course:
     outcomes = []
     for step in range(case.steps):
         batch = sampler.batch(step)
-        rows = ragged(batch.samples, step) if case.ragged else batch.samples
+        rows = ragged(batch.samples, step) if case.ragged and batch.tokens is None else batch.samples
         outcomes.append(engine.step(step, rows, batch.positions))
         if looked and step == 0:
             found[GRADIENTS] = wholes(engine, gradients_of(engine))
