@@ -145,3 +145,27 @@ def test_what_is_wrong_is_said_of_a_plan_as_well(tmp_path: Path) -> None:
     code, out, _ = ended("check", str(target), "--set", "layout.dp=3")
     assert code == 1
     assert "[world-size]" in out
+
+
+@pytest.mark.parametrize(
+    ("table", "wrong", "named"),
+    [
+        ("[cluster]", 'gpu = "H100-SXMX"\ngpus = 0', ["cluster.gpu ", "cluster.gpus = 0"]),
+        ("[cluster]", 'gpu = "H100-SXM"\ngpus = -1\nintra_node = "nvlink9"', ["cluster.intra_node", "gpus = -1"]),
+        ("[cluster]", 'groups = [{gpu = "H10O", gpus = 0}]', ["cluster.groups[0].gpu ", "cluster.groups[0].gpus = 0"]),
+        ("[batch]", 'global = "many"\nseq_len = 128', ["batch.global", "cluster.gpu "]),
+    ],
+)  # fmt: skip
+def test_unknown_names_are_reported_beside_ill_typed_values(
+    tmp_path: Path, table: str, wrong: str, named: list[str]
+) -> None:
+    start, _, rest = JOB.partition(f"{table}\n")
+    after = rest[rest.find("[") :] if "[" in rest else ""
+    text = f"{start}{table}\n{wrong}\n{after}"
+    if table == "[batch]":
+        text = text.replace("H100-80GB-SXM", "H1000")
+    path = tmp_path / "job.toml"
+    path.write_text(text)
+    code, out, err = ended("check", str(path))
+    assert (code, out) == (2, "")
+    assert all(one in err for one in named), err

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from meshwright.basics.errors import Complaint, InputError, bad_input
 from meshwright.basics.figures import ValueOrigin
 from meshwright.files.complaints import complaints_of, keys_of, shown
+from meshwright.files.names_in import unknown_names
 from meshwright.files.tables import FORMAT, JobTables, ModelTable
 
 MODEL_SOURCES = ("config", "name", "params")
@@ -158,6 +159,7 @@ def parse_job(text: str, path: Path | None = None, overrides: Sequence[str] = ()
         tables = JobTables.model_validate(data)
     except ValidationError as error:
         complaints += complaints_of(error, JobTables, file)
+        complaints += unknown_names(data, file)
     complaints += _contradictions(data, file)
     if tables is None or complaints:
         raise InputError(tuple(complaints))
