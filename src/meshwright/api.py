@@ -42,14 +42,20 @@ def memory(
     return _object(answers.memory(plan, overrides, oom=oom, fit=fit, traced=traced, progress=progress))
 
 
-def plan(job: PathLike, *, top: int = 5, output: Path | None = None, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """The ranked plans; the best one is written to `output`."""
-    return _object(answers.plan(job, overrides, top=top, output=output))
+def plan(
+    job: PathLike, *, top: int = 5, output: Path | None = None, pareto: bool = False, sensitivity: bool = False,
+    overrides: Sequence[str] = (),
+) -> dict[str, Any]:  # fmt: skip
+    """The ranked plans; the best one is written to `output`. `pareto` adds the front of memory and time, `sensitivity`
+    what each relaxation of the job would gain."""
+    return _object(answers.plan(job, overrides, top=top, output=output, pareto=pareto, sensitivity=sensitivity))
 
 
-def predict(plan: PathLike, *, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """The figures of one plan."""
-    return _object(answers.predict(plan, overrides))
+def predict(
+    plan: PathLike, *, tokens: str | None = None, price: float | None = None, overrides: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The figures of one plan; `tokens` ("300B"): and the days, GPU-hours, energy and, at `price` a GPU-hour, cost."""
+    return _object(answers.predict(plan, overrides, tokens=tokens, price=price))
 
 
 def why(first: PathLike, second: PathLike, *, overrides: Sequence[str] = ()) -> dict[str, Any]:
@@ -88,9 +94,9 @@ def parity(
     return _object(answers.parity(plans, overrides, steps=steps, progress=progress))
 
 
-def diagnose(paths: Sequence[PathLike], *, output: Path | None = None) -> dict[str, Any]:
+def diagnose(paths: Sequence[PathLike], *, output: Path | None = None, job: PathLike | None = None) -> dict[str, Any]:
     """Where the time of a run or of recorded traces went, why, and what to change."""
-    return _object(answers.diagnose(paths, output=output))
+    return _object(answers.diagnose(paths, output=output, job=job))
 
 
 def rebalance(run: PathLike, *, output: Path | None = None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from rich.console import Console, RenderableType
 
 from meshwright.files import outputs as out
 from meshwright.files import outputs_run as ran
-from meshwright.reports import terminal, terminal_run, terminal_tune
+from meshwright.reports import terminal, terminal_plan, terminal_run, terminal_tune
 
 
 def shown(parts: Sequence[RenderableType], width: int = 80) -> str:
@@ -58,7 +58,7 @@ FINDING = ran.FindingPart(
 
 def test_plan_ranking() -> None:
     answer = out.PlanOutput(evaluated=11_235, seconds=0.5, plans=[entry(), entry(why="bubble +210 ms")], rejected=[])
-    text = shown(terminal.plan_view(answer))
+    text = shown(terminal_plan.plan_view(answer))
     assert "11,235 layouts in 0.5 s; all figures predicted" in text
     assert "13,452" in text
     assert "31.7 %" in text
@@ -70,7 +70,7 @@ def test_plan_ranking() -> None:
 
 def test_long_lists_of_rejections_are_cut_and_counted() -> None:
     rejected = [out.RejectedPart(family=f"dp {n}", count=1000, reason="too large") for n in range(9)]
-    text = shown(terminal.plan_view(out.PlanOutput(evaluated=1, seconds=0.1, plans=[entry()], rejected=rejected)))
+    text = shown(terminal_plan.plan_view(out.PlanOutput(evaluated=1, seconds=0.1, plans=[entry()], rejected=rejected)))
     assert text.count("too large") == 6
     assert "- dp 0 (1,000 layouts): too large" in text
     assert "and 3 more families: --json lists all" in text
@@ -179,4 +179,4 @@ def test_texts_of_users_are_never_read_as_markup(width: int) -> None:
 @pytest.mark.parametrize(("chance", "said"), [(None, False), (0.001, False), (0.02, True), (0.47, True)])
 def test_a_plan_that_may_run_out_says_so(chance: float | None, said: bool) -> None:
     answer = out.PlanOutput(evaluated=1, seconds=0.1, plans=[entry(p_oom=chance)], rejected=[])
-    assert ("runs out of memory" in shown(terminal.plan_view(answer), 100)) == said
+    assert ("runs out of memory" in shown(terminal_plan.plan_view(answer), 100)) == said

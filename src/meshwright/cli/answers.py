@@ -1,12 +1,14 @@
 """What each verb answers: the rooms' functions put together, one function a verb, each returning its output object."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
+from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from meshwright.basics.errors import bad_input
 from meshwright.cli.completed import predicted
+from meshwright.cli.planned import plan_output, predict_answer, runners, why_output
 from meshwright.cli.targets import target as _target
 from meshwright.files import outputs as out
 from meshwright.files import outputs_run as ran
@@ -14,15 +16,11 @@ from meshwright.files.convert import (
     check_output,
     diagnose_output,
     nearby_part,
-    plan_entry,
     plan_figures,
-    predict_output,
-    prediction_of,
     train_output,
 )
 from meshwright.files.convert_memory import memory_output
 from meshwright.files.outputs_memory import MemoryOutput, TracedStagePart
-from meshwright.files.plan import Plan
 from meshwright.files.plan_toml import read_plan, write_plan
 from meshwright.files.resolve import read_setup
 from meshwright.files.setup import Setup
@@ -30,7 +28,6 @@ from meshwright.files.strict_json import write_whole
 
 if TYPE_CHECKING:
     from meshwright.files.outputs_validate import ValidateOutput
-    from meshwright.planner.candidates import Bench
 
 PathLike = Path | str
 Progress = Callable[[str], None]
@@ -52,17 +49,6 @@ def check(file: PathLike, overrides: Sequence[str] = ()) -> out.CheckOutput:
     if not any(problem.severity == "error" for problem in problems):
         problems = (*infeasible(setup), *problems)
     return check_output(setup.proposal, problems, [nearby_part(*found) for found in nearby(setup, problems)])
-
-
-def _runners(plan: Plan) -> tuple[str, ...]:
-    from meshwright.layout.runners import runnable_by
-
-    proposal = plan.setup.proposal
-    return runnable_by(proposal.arch, proposal.training, plan.layout)
-
-
-def _predicted(file: PathLike, overrides: Sequence[str]) -> Plan:
-    return predicted(file, overrides)[0]
 
 
 def memory(
@@ -91,67 +77,24 @@ def memory(
     )  # fmt: skip
 
 
-def plan(file: PathLike, overrides: Sequence[str] = (), *, top: int = 5, output: Path | None = None) -> out.PlanOutput:
+def plan(
+    file: PathLike, overrides: Sequence[str] = (), *, top: int = 5, output: Path | None = None, pareto: bool = False,
+    sensitivity: bool = False,
+) -> out.PlanOutput:  # fmt: skip
     """Rank the plans of a job; write the best one to `output`. Raises AnswerIsNo when nothing fits."""
-    from meshwright.planner.candidates import Bench
-    from meshwright.planner.rank import ranked
-
-    target = _target(output, [file]) if output is not None else None
-    bench = Bench(read_setup(file, overrides))
-    found = ranked(bench, top)
-    if target is not None:
-        write_plan(found.plans[0], target)
-    entries = [plan_entry(one, _runners(one), why) for one, why in zip(found.plans, found.why, strict=True)]
-    rejected = [out.RejectedPart(family=r.family, count=r.count, reason=r.reason) for r in found.rejected]
-    return out.PlanOutput(
-        evaluated=found.evaluated,
-        seconds=found.seconds,
-        plans=entries,
-        rejected=rejected,
-        choices=_choices(bench, found.plans[0]),
-    )
+    return plan_output(file, overrides, top, output, pareto, sensitivity)
 
 
-def _choices(bench: "Bench", best: Plan) -> list[out.ChoicePart]:
-    """What each choice that the job of `[search] cost_of` makes would cost here; `best` is this job's first plan."""
-    setup = bench.setup
-    if setup.cost_of is None:
-        return []
-    from meshwright.layout.proposal import Wanted
-    from meshwright.planner.explain import cost_of_choices
-
-    wanted = read_setup(setup.cost_of).proposal.wanted
-    # The number of micro-batches follows from the batch equation: it is no choice of its own.
-    names = [f.name for f in fields(wanted) if f.name not in ("placement", "micro_batches")]
-    chosen = {name: value for name in names if (value := getattr(wanted, name)) is not None}
-    return [
-        out.ChoicePart(field=one.field, value=one.value, step_time_s=one.step_s, cost=one.cost, reason=one.reason)
-        for one in cost_of_choices(setup, chosen, best if setup.proposal.wanted == Wanted() else None, bench)
-    ]
-
-
-def predict(file: PathLike, overrides: Sequence[str] = ()) -> out.PredictOutput:
-    """The figures of one plan."""
-    from meshwright.cli.advice import breakdown
-
-    found = _predicted(file, overrides)
-    return predict_output(found, _runners(found), breakdown(found))
+def predict(
+    file: PathLike, overrides: Sequence[str] = (), *, tokens: str | None = None, price: float | None = None
+) -> out.PredictOutput:
+    """The figures of one plan; with `tokens` ("300B") what so many take, at `price` a GPU-hour."""
+    return predict_answer(file, overrides, tokens, price)
 
 
 def why(first: PathLike, second: PathLike, overrides: Sequence[str] = ()) -> out.WhyOutput:
     """Two plans term by term, the largest difference first."""
-    from meshwright.layout.degrees import describe
-    from meshwright.planner.explain import why as terms_of
-
-    one, two = _predicted(first, overrides), _predicted(second, overrides)
-    terms = [
-        out.TermPart(term=term.name, first_s=term.first_s, second_s=term.second_s, difference_s=term.difference_s)
-        for term in terms_of(one, two)
-    ]
-    return out.WhyOutput(
-        mode="predicted", first=describe(one.layout), second=describe(two.layout), terms=terms,
-        first_step_time_s=prediction_of(one).step_time_s, second_step_time_s=prediction_of(two).step_time_s,
-    )  # fmt: skip
+    return why_output(first, second, overrides)
 
 
 def validate(
@@ -219,19 +162,23 @@ def parity(
     return compare(plans, steps=steps, progress=progress)
 
 
-def diagnose(paths: Sequence[PathLike], *, output: Path | None = None) -> ran.DiagnoseOutput:
-    """Diagnose a run folder, or recorded traces. A run folder gets its `findings.json`; `output` gets a copy."""
-    from meshwright.diagnosis.diagnose import diagnose_paths, diagnose_run
+def diagnose(
+    paths: Sequence[PathLike], *, output: Path | None = None, job: PathLike | None = None
+) -> ran.DiagnoseOutput:
+    """Diagnose a run folder, or recorded traces, tables, snapshots and logs; `job` supplies model and cluster where a
+    figure needs them. A run folder gets its `findings.json`; `output` gets a copy."""
+    from meshwright.diagnosis.inputs import diagnose_inputs
     from meshwright.files.run import RunFolder
     from meshwright.files.run_io import write_findings
 
     given = [Path(path) for path in paths]
-    missing = [path for path in given if not path.exists()]
+    missing = [path for path in given if not has_magic(str(path)) and not path.exists()]
     if missing:
         raise bad_input("there is no such file or folder", file=str(missing[0]))
-    target = _target(output, given) if output is not None else None
+    target = _target(output, [path for path in given if path.exists()]) if output is not None else None
+    setup = None if job is None else read_setup(job)
     one_run = len(given) == 1 and given[0].is_dir() and RunFolder(given[0]).plan.exists()
-    found = diagnose_run(given[0]) if one_run else diagnose_paths(given)
+    found = diagnose_inputs(given, setup)
     if one_run:
         write_findings(found, RunFolder(given[0]).findings)
     if target is not None:
@@ -248,8 +195,8 @@ def rebalance(run: PathLike, *, output: Path | None = None) -> ran.RebalanceOutp
     if target is not None:
         write_plan(found.after, target)
     return ran.RebalanceOutput(
-        mode="predicted", before=plan_figures(found.before, _runners(found.before)),
-        after=plan_figures(found.after, _runners(found.after)), moves=list(found.moves),
+        mode="predicted", before=plan_figures(found.before, runners(found.before)),
+        after=plan_figures(found.after, runners(found.after)), moves=list(found.moves),
         predicted_gain=found.predicted_gain,
     )  # fmt: skip
 
@@ -266,7 +213,7 @@ def tune(
 
     found = loop(setup, runs, progress, name)
     write_report(found.folder.root, found.folder.report)
-    return tune_output(found, _runners)
+    return tune_output(found, runners)
 
 
 def report(source: PathLike, *, output: Path | None = None) -> ran.ReportOutput:
@@ -282,7 +229,7 @@ def report(source: PathLike, *, output: Path | None = None) -> ran.ReportOutput:
     if source.is_dir():
         write_report(source, target)
     else:
-        write_report(_predicted(source, ()), target)
+        write_report(predicted(source)[0], target)
     return ran.ReportOutput(path=str(target))
 
 

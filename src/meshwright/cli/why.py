@@ -24,6 +24,6 @@ def why(
 
     if resolved:
         return show_resolved(first, overrides or (), as_json)
-    from meshwright.reports.terminal import why_view
+    from meshwright.reports.terminal_plan import why_view
 
     show(answers.why(first, second, overrides or ()), why_view, as_json)

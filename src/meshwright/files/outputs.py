@@ -136,8 +136,14 @@ class PlanFigures(Part):
     tokens_per_s: float
     tokens_per_s_per_gpu: float
     mfu: float | None = Field(description="null: the device's peak is unknown")
+    hfu: float | None = Field(default=None, description="as mfu, with what recompute repeats; null: unknown")
     bubble_fraction: float
     exposed_comm_s: float
+    exposed_comm_by_group_s: dict[str, float] = Field(default={}, description="by group: tp, cp, ep, pp, dp")
+    traffic_gb: dict[str, float] | None = Field(
+        default=None, description="GB (10^9) that the mean device sends in a step, by group; null: not counted"
+    )
+    between_nodes_gb: float | None = Field(default=None, description="GB that one node sends to others in a step")
     stage_compute_s: list[float] = Field(description="busy compute of each pipeline rank in a step")
     memory_gib: float = Field(description="of the pipeline rank that needs most")
     memory_limit_gib: float
@@ -172,6 +178,27 @@ class ChoicePart(Part):
     reason: str
 
 
+class ParetoPart(Part):
+    """A plan that no other beats in both memory and time."""
+
+    layout: str
+    micro_batch: int
+    micro_batches: int
+    memory_gib: float = Field(description="of the pipeline rank that needs most")
+    step_time_s: float
+    slower: float = Field(description="share by which the step is longer than the fastest plan's")
+
+
+class RelaxationPart(Part):
+    """One thing that could be otherwise, and the best plan of the job then."""
+
+    change: str
+    gain: float | None = Field(description="share of tokens a second (and device, where there are more); null: no plan")
+    tokens_per_s: float | None
+    layout: str
+    micro_batch: int | None
+
+
 class PlanOutput(Output):
     """plan: the ranked plans and why the runners-up lost."""
 
@@ -180,10 +207,26 @@ class PlanOutput(Output):
     plans: list[PlanEntry]
     rejected: list[RejectedPart]
     choices: list[ChoicePart] = Field(default=[], description="what each choice of [search] cost_of costs")
+    pareto: list[ParetoPart] = Field(default=[], description="with --pareto: from the fastest to the leanest")
+    sensitivity: list[RelaxationPart] = Field(default=[], description="with --sensitivity: what gains most first")
+
+
+class BudgetPart(Part):
+    """What a number of tokens takes at the predicted rate, without restarts and evaluation."""
+
+    tokens: float
+    steps: int
+    days: float
+    gpu_hours: float
+    energy_mwh: float | None = Field(description="every board at its rated power all the time; null: power unknown")
+    board_watts: float | None
+    cost: float | None = Field(description="gpu_hours times the price asked for; null: no price given")
 
 
 class PredictOutput(PlanEntry, Output):
     """predict: one entry of `plans`."""
+
+    budget: BudgetPart | None = Field(default=None, description="with --tokens")
 
 
 class TermPart(Part):
@@ -195,6 +238,14 @@ class TermPart(Part):
     difference_s: float = Field(description="second - first")
 
 
+class DifferencePart(Part):
+    """A choice that is not the same in both plans."""
+
+    field: str
+    first: Any
+    second: Any
+
+
 class WhyOutput(Output):
     """why: two plans term by term."""
 
@@ -203,6 +254,7 @@ class WhyOutput(Output):
     second: str
     first_step_time_s: float
     second_step_time_s: float
+    differs: list[DifferencePart] = Field(default=[], description="the choices in which the plans differ")
     terms: list[TermPart]
 
 

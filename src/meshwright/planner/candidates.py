@@ -98,6 +98,15 @@ class Bench:
             other.floors = Floors(setup, self.tables)
         return other
 
+    def limited(self, memory_bytes: int) -> "Bench":
+        """The bench of the same job on devices with that much memory at most; unit figures and cuts are shared."""
+        cluster = self.setup.proposal.cluster
+        parts = tuple(replace(part, memory_bytes=min(part.memory_bytes, memory_bytes)) for part in cluster.parts)
+        smaller = replace(cluster, memory_bytes=min(cluster.memory_bytes, memory_bytes), parts=parts)
+        other = Bench(replace(self.setup, proposal=replace(self.setup.proposal, cluster=smaller)), self.measured)
+        other.tables, other.floors, other.cutter, other.refuse = self.tables, self.floors, self.cutter, self.refuse
+        return other
+
     def table(self, group: Group) -> UnitTable:
         """The figures of every unit for the share of this group."""
         return self.tables(group).table

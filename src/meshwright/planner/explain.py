@@ -9,7 +9,7 @@ from meshwright.basics.quantities import gib, seconds_text
 from meshwright.files.plan import Plan
 from meshwright.files.prediction import Prediction
 from meshwright.files.setup import Setup
-from meshwright.layout.degrees import describe
+from meshwright.layout.degrees import Layout, describe
 from meshwright.layout.proposal import Wanted
 from meshwright.planner.candidates import Bench
 from meshwright.predictor.constants import RESOLUTION
@@ -45,6 +45,24 @@ def why(first: Plan, second: Plan) -> tuple[Term, ...]:
     a, b = _prediction(first).terms, _prediction(second).terms
     terms = [Term(name, a.get(name, 0.0), b.get(name, 0.0)) for name in dict.fromkeys([*a, *b])]
     return tuple(sorted(terms, key=lambda term: -abs(term.difference_s)))
+
+
+def differences(first: Plan, second: Plan) -> tuple[tuple[str, object, object], ...]:
+    """(field, first's value, second's) of every choice in which two plans differ; of stages how many units each has."""
+    found: list[tuple[str, object, object]] = []
+    for f in fields(Layout):
+        a, b = getattr(first.layout, f.name), getattr(second.layout, f.name)
+        if f.name == "stages":
+            a, b = [len(stage) for stage in a], [len(stage) for stage in b]
+        if f.name == "placement":
+            a, b = list(a), list(b)
+        if a != b:
+            found.append((f.name, a, b))
+    for name in ("micro_batch", "micro_batches", "global_batch", "seq_len"):
+        a, b = getattr(first.batch, name), getattr(second.batch, name)
+        if a != b:
+            found.append((name, a, b))
+    return tuple(found)
 
 
 def _losses(best: Plan, other: Plan) -> str:

@@ -7,8 +7,9 @@ from rich.text import Text
 
 from meshwright.basics.quantities import seconds_text
 from meshwright.files import outputs_run as ran
-from meshwright.reports.terminal import View, figures_view
+from meshwright.reports.terminal import View
 from meshwright.reports.terminal_parts import bullets, change_text, cost_text, count_of, heading, ms, percent, table
+from meshwright.reports.terminal_plan import figures_view
 
 
 def train_view(answer: ran.TrainOutput) -> View:
