@@ -25,11 +25,11 @@ def test_unknown_family_names_those_that_can_be_trained() -> None:
 def test_every_feature_out_of_reach_is_listed_at_once() -> None:
     wrong = variant(
         family="falcon", experts=8, active_experts=2, gated=False, norm="layer", positions="alibi",
-        parallel_residual=True, sliding_window=128, head_dim=15, layer_norms=1, embed_norm=True,
+        parallel_residual=True, sliding_window=128, chunked=True, head_dim=15, layer_norms=1, embed_norm=True,
     )  # fmt: skip
     fields = {complaint.field.removeprefix("model.") for complaint in decoder_complaints(wrong)}
     assert fields == {
-        "family", "experts", "gated", "norm", "positions", "parallel_residual", "sliding_window", "head_dim",
+        "family", "experts", "gated", "norm", "positions", "parallel_residual", "chunked", "head_dim",
         "layer_norms", "embed_norm",
     }  # fmt: skip
     assert complaints(TINY) == ()

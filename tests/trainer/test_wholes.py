@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("torch", reason="training needs meshwright[train]")
 
-from meshwright.trainer.wholes import differences, keep, small, unequal  # noqa: E402
+from meshwright.trainer.wholes import differences, keep, small, unequal
 
 
 def test_what_is_zero_but_for_rounding_can_be_left_out_of_a_comparison(tmp_path: Path) -> None:

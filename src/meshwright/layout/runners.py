@@ -38,7 +38,7 @@ class Abilities:
     uneven_stages: bool = True
     any_placement: bool = False
     families: tuple[str, ...] | None = None  # None: whatever can be written down
-    decoder: bool = False  # pre-norm RMSNorm, rotary positions, gated feed-forward, no window, all dense
+    decoder: bool = False  # pre-norm RMSNorm, rotary positions, gated feed-forward, all dense
     # families beyond that, run as modules made of their config.json, without sequence parallelism: with tensor ranks?
     modules: Mapping[str, bool] = field(default_factory=dict)
     tied_over_stages: bool = True
@@ -107,7 +107,7 @@ def _model(can: Abilities, arch: Architecture, training: Training, layout: Layou
     if can.families is not None and arch.family not in can.families:
         return f"builds {arch.family} models from their config.json, and this one has none"
     if can.decoder and not _is_decoder(arch):
-        return "trains, without a config.json, Llama-like decoders only: dense, RMSNorm, rotary, gated, no window"
+        return "trains, without a config.json, Llama-like decoders only: dense, RMSNorm, rotary, gated"
     if arch.tied and layout.pp > 1 and not can.tied_over_stages and not _ends_together(layout):
         return "cannot tie an embedding and an output matrix that lie on different pipeline ranks"
     return None
@@ -123,8 +123,8 @@ def _as_modules(can: Abilities, arch: Architecture) -> bool:
 def _is_decoder(arch: Architecture) -> bool:
     plain = arch.norm == "rms" and arch.positions == "rope" and arch.gated and not arch.parallel_residual
     odd = arch.latent is not None or arch.sinks or arch.qk_norm_wide or not arch.qk_norm_weight or arch.head_bias
-    odd = odd or bool(arch.experts) or arch.head_dim % 2 > 0
-    return plain and not odd and arch.sliding_window is None and not arch.embed_norm and arch.layer_norms == 2
+    odd = odd or bool(arch.experts) or arch.head_dim % 2 > 0 or arch.chunked
+    return plain and not odd and not arch.embed_norm and arch.layer_norms == 2
 
 
 def _ends_together(layout: Layout) -> bool:

@@ -61,7 +61,7 @@ def _written(arch: Architecture) -> dict[str, Any]:
         "num_key_value_heads": arch.kv_heads, "head_dim": arch.head_dim, "intermediate_size": arch.ffn_hidden,
         "vocab_size": arch.vocab, "tie_word_embeddings": arch.tied, "rope_theta": rules.rope_theta,
         "rms_norm_eps": rules.norm_eps, "hidden_act": "silu", "initializer_range": rules.initializer_range,
-        "attention_bias": arch.qkv_bias, "mlp_bias": arch.ffn_bias, "sliding_window": None,
+        "attention_bias": arch.qkv_bias, "mlp_bias": arch.ffn_bias, "sliding_window": arch.sliding_window,
     }  # fmt: skip
     for family in dict.fromkeys((arch.family, "llama", "mistral", "qwen2", "qwen3")):
         content = {"model_type": family, **sizes}
@@ -78,4 +78,5 @@ def _shape(arch: Architecture) -> tuple[Any, ...]:
     return (
         arch.layers, arch.hidden, arch.heads, arch.kv_heads, arch.head_dim, arch.ffn_hidden, arch.vocab, arch.tied,
         arch.qk_norm, arch.qkv_bias, arch.attention_out_bias, arch.ffn_bias, arch.norm, arch.sliding_window,
+        arch.global_layers,
     )  # fmt: skip

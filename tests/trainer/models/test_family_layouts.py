@@ -8,6 +8,7 @@ import pytest
 from meshwright.files.plan import Plan
 from meshwright.model.architecture import Architecture
 from meshwright.model.units import units_of
+from meshwright.trainer.models.families import wrapped_family
 from meshwright.trainer.models.wrapped_families import WRAPPED
 from meshwright.trainer.parity import parity
 from meshwright.trainer.pool import Pool
@@ -17,7 +18,7 @@ from .tiny import config_folder
 
 pytest.importorskip("transformers")
 
-WHOLE = ["mistral window", "gemma2", "gemma3", "phi3", "gpt2", "gpt_neox", "olmo2", "mixtral"]
+WHOLE = ["mistral window", "qwen2 window", "gemma2", "gemma3", "phi3", "gpt2", "gpt_neox", "olmo2", "mixtral"]
 
 
 def layouts(arch: Architecture) -> list[Plan]:
@@ -30,7 +31,8 @@ def layouts(arch: Architecture) -> list[Plan]:
         plan(f"{arch.family}, pp", stages=cut(arch, first, units - first), pp=2, recompute="selective", **base),
     ]
     if WRAPPED[arch.family].tensor:
-        found.append(plan(f"{arch.family}, tp", tp=2, recompute="full", **base))
+        sp = wrapped_family(arch) is None
+        found.append(plan(f"{arch.family}, tp", tp=2, sp=sp, recompute="full", **base))
     return found
 
 

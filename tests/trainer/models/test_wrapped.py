@@ -44,7 +44,7 @@ def test_same_loss_and_gradients_as_transformers(name: str, tmp_path) -> None:
         assert (parameter.grad - wanted).norm() < max(1e-5 * wanted.norm(), 1e-7 * whole), own
 
 
-@pytest.mark.parametrize("name", ["mistral window", "gemma3", "phi3", "gpt2", "gpt_neox", "olmo2", "mixtral"])
+@pytest.mark.parametrize("name", ["gemma3", "phi3", "gpt2", "gpt_neox", "olmo2", "mixtral"])
 def test_stages_compose_to_the_whole_model(name: str, tmp_path) -> None:
     """Case E12: wherever a boundary falls, inside a layer too, each stage has its own parameters under global names."""
     arch = folder(name, tmp_path)

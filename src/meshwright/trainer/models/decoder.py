@@ -49,7 +49,7 @@ class RowLinear(nn.Module):
 
 
 class Attention(nn.Module):
-    """Causal grouped-query attention over this tensor rank's heads: [B, S, D] -> [B, Z, D]."""
+    """Grouped-query attention over this tensor rank's heads: [B, S, D] -> [B, Z, D]; causal where no mask is given."""
 
     def __init__(self, arch: Architecture, rules: Numerics, tensor: TensorGroup) -> None:
         super().__init__()
@@ -170,15 +170,23 @@ class Decoder(StageModel):
             self._rope = angles.cos().to(self.dtype), angles.sin().to(self.dtype)
         return self._rope
 
+    def masks(self, seq_len: int, device: torch.device) -> tuple[Tensor | None, Tensor | None]:
+        """Which tokens see which, on layers without and with the model's window; None: all that came before."""
+        seen, window = None if self.positions is None else sight(self.positions), self.arch.sliding_window
+        if window is None or seq_len <= window:
+            return seen, seen
+        near = torch.ones(seq_len, seq_len, dtype=torch.bool, device=device).tril().triu(1 - window)
+        return seen, near if seen is None else seen & near
+
     def layers(self, x: Tensor) -> Tensor:
         if self.model.layers:
             cos, sin = self.rope(x.shape[1] * (self.tensor.size if self.tensor.sequence else 1), x.device)
-            seen = None
+            seen, near = self.masks(cos.shape[0], x.device)
             if self.positions is not None:
-                seen = sight(self.positions)
                 cos, sin = (table[self.positions].unsqueeze(1) for table in (cos, sin))  # [B, 1, S, head_dim]
             for layer, module in self.model.layers.items():
-                x = module(x, cos, sin, seen, int(layer), self.run)
+                mask = seen if int(layer) in self.arch.global_layers else near
+                x = module(x, cos, sin, mask, int(layer), self.run)
         return x
 
     def whole_shape(self, name: str, local: Tensor) -> tuple[int, ...]:

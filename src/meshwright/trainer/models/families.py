@@ -31,7 +31,8 @@ FAMILIES: dict[str, Family] = {
 
 
 # what a decoder may have beside those, and the value that says it has not
-_ABSENT = {"latent": None, "sinks": False, "qk_norm_wide": False, "qk_norm_weight": True, "head_bias": False}
+_ABSENT = {"latent": None, "sinks": False, "qk_norm_wide": False, "qk_norm_weight": True, "head_bias": False,
+           "chunked": False}  # fmt: skip
 
 _SWISH = ("silu", "swish")
 
@@ -103,8 +104,6 @@ def decoder_complaints(arch: Architecture) -> tuple[Complaint, ...]:
         complain("norm", arch.norm, "the trainer's norms are RMSNorm", "rms")
     if arch.positions != "rope":
         complain("positions", arch.positions, "the trainer's positions are rotary", "rope")
-    if arch.sliding_window is not None:
-        complain("sliding_window", arch.sliding_window, "the trainer's attention is causal without a window", "none")
     for field, neutral in _ABSENT.items():
         if getattr(arch, field) != neutral:
             complain(field, getattr(arch, field), "the trainer's decoder has no such part", str(neutral).lower())
