@@ -21,7 +21,12 @@ def _share(text: str) -> float:
 
 def diagnose(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="PATH...", help="A run folder, or recorded traces.", show_default=False)
+        list[Path],
+        typer.Argument(
+            metavar="PATH...",
+            help="A run folder, or traces, memory snapshots, tables and logs: files, folders or globs.",
+            show_default=False,
+        ),
     ],
     output: Annotated[
         Path | None,
@@ -31,6 +36,10 @@ def diagnose(
         float | None,
         typer.Option("--fail-on", metavar="SHARE", parser=_share, help="Exit 1 when a finding costs more: 0.05 or 5%."),
     ] = None,
+    job: Annotated[
+        Path | None,
+        typer.Option("--job", metavar="JOB", help="A job that says model and cluster where figures need it."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Where the time went, why, and what to change."""
@@ -38,7 +47,7 @@ def diagnose(
     from meshwright.cli.show import show
     from meshwright.reports.terminal_run import diagnose_view
 
-    answer = answers.diagnose(paths, output=output)
+    answer = answers.diagnose(paths, output=output, job=job)
     show(answer, diagnose_view, as_json)
     if fail_on is not None and any((finding.share or 0) > fail_on for finding in answer.findings):
         raise typer.Exit(1)
