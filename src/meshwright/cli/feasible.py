@@ -72,7 +72,8 @@ def _refused(setup: Setup) -> tuple[Problem, ...]:
     if not reasons:
         return ()
     field = "search.runnable_by"
-    said = Explanation(f"nobody can run this: {'; '.join(reasons)}", tuple(f"{field} = {name}" for name in others))
+    nobody = f"none of the frameworks that are known here can run this: {'; '.join(reasons)}"
+    said = Explanation(nobody, tuple(f"{field} = {name}" for name in others))
     if setup.runnable_by != "any":
         said = replace(said, message="; ".join(reasons))
     return (problem_about(setup.proposal, "runnable-by", "warning", (field,), said),)

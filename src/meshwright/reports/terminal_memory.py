@@ -237,7 +237,7 @@ def _fit_view(found: Sequence[FitPart]) -> View:
     return [
         heading("the largest that fits under this layout, one at a time (predicted)"),
         grid,
-        Text("fits: not even tight; tight: more likely than not; next: the first that does not fit"),
+        Text("fits: runs out with less than 1 %; tight: with less than 50 %; next: the first that does not fit"),
     ]
 
 
