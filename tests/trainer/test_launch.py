@@ -272,13 +272,14 @@ def test_a_resumed_run_forgets_what_its_checkpoint_does_not_hold(tmp_path: Path)
     [
         (plan(arch=variant(hidden=128)), "model.hidden = 128: is another model than the run's (64 in "),
         (plan(arch=variant(tied=True)), "model.tied = True"),
+        (plan(training={"seed": 5}), "training.seed = 5: would repeat or skip text"),
         (plan(training={"optimizer": "sgd"}), "training.optimizer = sgd: is another optimizer than the run's (adamw"),
         (
             plan(global_batch=32),
             "batch.global = 32: would repeat or skip text: the run was trained with another (16",
         ),
     ],
-    ids=["wider", "tied", "optimizer", "batch"],
+    ids=["wider", "tied", "seed", "optimizer", "batch"],
 )
 def test_resuming_another_model_leaves_the_run_as_it_is(options: TrainOptions, other: Plan, said: str) -> None:
     folder = interrupted(options.run, 2, 4)

@@ -41,6 +41,7 @@ class Header:
     text_bytes: int
     corpus: str
     tokens: str | None = None
+    digest: str = ""  # of the tokens and where documents begin; the same bytes have the same
 
 
 def open_tokens(path: Path) -> TokenFile:

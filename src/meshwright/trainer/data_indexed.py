@@ -68,14 +68,17 @@ def open_indexed(index: Path) -> Indexed:
     return Indexed(file, tokens, begins[bounds])
 
 
-def highest_token(indexed: Indexed, progress: Callable[[str], None]) -> int:
-    """The largest token id. Raises InputError with its place for one below zero."""
+def highest_token(
+    indexed: Indexed, progress: Callable[[str], None], each: Callable[[bytes], None] = lambda chunk: None
+) -> int:
+    """The largest token id; `each` is shown all bytes on the way. Raises InputError with its place for one below 0."""
     highest, tokens = 0, indexed.tokens
     for begin, chunk in _chunks(tokens):
-        if len(chunk) and int(chunk.min()) < 0:
+        if int(chunk.min()) < 0:
             place = begin + int(np.argmax(chunk < 0))
             raise _broken(indexed.file, f"has the token {int(tokens[place])} at {place}", "token ids of 0 or more")
-        highest = max(highest, int(chunk.max()) if len(chunk) else 0)
+        highest = max(highest, int(chunk.max()))
+        each(chunk.tobytes())
         if len(tokens) > _CHUNK:
             progress(f"data: looked at {count_text(begin + len(chunk))} of {count_text(len(tokens))} tokens")
     return highest

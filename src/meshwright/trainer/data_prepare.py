@@ -157,25 +157,27 @@ def _write_text(work: Path, recipe: _Recipe, progress: Callable[[str], None]) ->
         tokenizer.save(str(work / TOKENIZER))
         end = end_of_text(tokenizer, work / TOKENIZER, END_OF_TEXT)
     made = tokenise(work, corpus, Spelling(tokenizer, work / TOKENIZER, end), recipe.limit, progress)
-    return Header(made.dtype, made.count, made.kinds, made.documents, made.text_bytes, corpus.label)
+    return Header(made.dtype, made.count, made.kinds, made.documents, made.text_bytes, corpus.label, digest=made.digest)
 
 
 def _index(work: Path, corpus: Corpus, progress: Callable[[str], None]) -> Header:
     """Tokens that exist already: those of one file stay where they are, those of several are joined."""
     parts = [open_indexed(index) for index in corpus.files]
-    kinds = 1 + max(highest_token(part, progress) for part in parts)
+    digest = hashlib.sha256()
+    kinds = 1 + max(highest_token(part, progress, digest.update) for part in parts)
     bounds, count = [np.zeros(1, np.int64)], 0
     for part in parts:
         bounds.append(part.documents[1:] + count)
         count += len(part.tokens)
     documents = np.concatenate(bounds)
     documents.tofile(work / DOCUMENTS)
+    digest.update(documents.tobytes())
     if len(parts) == 1:
         file, dtype = str(parts[0].file.resolve()), parts[0].tokens.dtype.name
     else:
         file, dtype = None, np.dtype(np.uint16 if kinds <= 2**16 else np.uint32).name
         _join(parts, work / TOKENS, dtype, progress)
-    return Header(dtype, count, kinds, len(documents) - 1, 0, corpus.label, file)
+    return Header(dtype, count, kinds, len(documents) - 1, 0, corpus.label, file, digest.hexdigest())
 
 
 def _join(parts: list[Indexed], file: Path, dtype: str, progress: Callable[[str], None]) -> None:

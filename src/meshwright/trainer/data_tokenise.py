@@ -4,6 +4,7 @@ The corpus is cut into blocks of consecutive shares. Block 7 becomes `part-00000
 what came before as soon as it is there, so that the disk never holds the tokens twice.
 """
 
+import hashlib
 import json
 import os
 import subprocess
@@ -69,6 +70,7 @@ class Made:
     kinds: int
     documents: int
     text_bytes: int
+    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,18 +183,26 @@ def _join(
 ) -> Made:  # fmt: skip
     """Write the parts one behind the other. `whole`: bytes of all files, when the progress is to be said in time."""
     count = documents = size = 0
+    sums = hashlib.sha256(), hashlib.sha256()
     said = time.monotonic()
     with (work / TOKENS).open("wb") as tokens, (work / DOCUMENTS).open("wb") as bounds:
         bounds.write(np.zeros(1, np.int64).tobytes())
         for part in parts:
-            tokens.write(part.tokens.tobytes())
-            bounds.write((part.ends + count).tobytes())
+            ends = part.ends + count
+            for file, digest, values in ((tokens, sums[0], part.tokens), (bounds, sums[1], ends)):
+                file.write(values.tobytes())
+                digest.update(values.tobytes())
             count, documents, size = count + len(part.tokens), documents + len(part.ends), size + part.text_bytes
             if whole is None or time.monotonic() - said > _SAY_S:
                 said = time.monotonic()
                 of = "" if whole is None else f" of files of {bytes_text(whole)}"
                 progress(f"data: {bytes_text(size)} of text{of}, {count_text(count)} tokens")
-    return Made(str(spelling.dtype), count, token_kinds(spelling.tokenizer), documents, size)
+    return Made(str(spelling.dtype), count, token_kinds(spelling.tokenizer), documents, size, joint(sums))
+
+
+def joint(sums: Iterable["hashlib._Hash"]) -> str:
+    """One digest of several."""
+    return hashlib.sha256(b"".join(part.digest() for part in sums)).hexdigest()
 
 
 def _blocks(found: Sequence[Share]) -> tuple[tuple[Share, ...], ...]:

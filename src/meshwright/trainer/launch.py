@@ -18,6 +18,7 @@ from meshwright.trainer.checkpoint_files import latest, read_manifest
 from meshwright.trainer.clock import default_dilation
 from meshwright.trainer.data import open_tokens
 from meshwright.trainer.data_prepare import prepare
+from meshwright.trainer.data_resume import changed_data, keep_header
 from meshwright.trainer.data_sampler import check_readable
 from meshwright.trainer.environment import environment
 from meshwright.trainer.failure import explain
@@ -88,7 +89,7 @@ def prepare_run(
     tokens = options.tokens or prepare(plan.setup.data, arch.vocab, progress, arch.config_path)
     check_readable(open_tokens(tokens), plan)
     if options.resume:
-        check_same_run(plan, options.run)
+        check_same_run(plan, options.run, tokens)
         folder, since = resumed(options.run, options.steps)
         progress(f"resuming {folder.root} after step {since}")
     else:
@@ -98,6 +99,7 @@ def prepare_run(
     try:
         write_plan(plan, folder.plan)
         write_options(ready)
+        keep_header(tokens, folder.root)
         write_environment(environment(rank_environment(os.environ), Path.cwd()), folder.environment)
         if (tokens / "tokenizer.json").exists():
             shutil.copy(tokens / "tokenizer.json", folder.root / "tokenizer.json")
@@ -142,15 +144,17 @@ def finish(
     return result
 
 
-def check_same_run(plan: Plan, run: Path) -> None:
-    """Raise InputError when the run to be resumed trained another model, with another optimizer, or in other batches.
+def check_same_run(plan: Plan, run: Path, tokens: Path | None = None) -> None:
+    """Raise InputError when the run to be resumed trained another model, with another optimizer, or on other batches
+    (of other tokens than those in the folder `tokens`).
 
     Asked before anything in its folder is changed: the layout and the rest of the recipe may differ.
     """
     written = RunFolder(run).plan
     if not written.exists():
         return
-    then, now = read_plan(written).setup.proposal, plan.setup.proposal
+    former = read_plan(written)
+    then, now = former.setup.proposal, plan.setup.proposal
     unlike = [
         Complaint(f"model.{part.name}", str(getattr(now.arch, part.name)), "is another model than the run's",
                   f"{getattr(then.arch, part.name)} in {written}")
@@ -161,14 +165,7 @@ def check_same_run(plan: Plan, run: Path) -> None:
     if now.training.optimizer != then.training.optimizer:
         unlike.append(Complaint("training.optimizer", now.training.optimizer, "is another optimizer than the run's",
                                 f"{then.training.optimizer} in {written}"))  # fmt: skip
-    # The place in the data is the step times the samples a step.
-    for name, was, is_now in (
-        ("global", then.global_batch, now.global_batch),
-        ("seq_len", then.seq_len, now.seq_len),
-    ):
-        if was != is_now:
-            rule = "would repeat or skip text: the run was trained with another"
-            unlike.append(Complaint(f"batch.{name}", str(is_now), rule, f"{was} in {written}"))
+    unlike += changed_data(former, plan, run, tokens)
     if unlike:
         raise InputError(tuple(unlike))
 
