@@ -6,6 +6,7 @@ from dataclasses import replace
 from meshwright.basics.errors import AnswerIsNo, InputError
 from meshwright.basics.quantities import seconds_text
 from meshwright.files.plan import Plan
+from meshwright.files.prediction import TIGHT
 from meshwright.files.setup import Setup
 from meshwright.layout.alternatives import ALTERNATIVES
 from meshwright.layout.degrees import describe
@@ -14,6 +15,7 @@ from meshwright.layout.proposal import Wanted
 from meshwright.layout.thresholds import WORTH
 
 _FACTS = frozenset(("few-micro-batches",))  # said with a figure even where this batch leaves no better choice
+_FEW = 8  # ranked plans among which a remedy is looked for
 
 
 def _fastest(setup: Setup, wanted: Wanted) -> Plan | None:
@@ -24,6 +26,22 @@ def _fastest(setup: Setup, wanted: Wanted) -> Plan | None:
         return rank(replace(setup, proposal=replace(setup.proposal, wanted=wanted)), top=1).plans[0]
     except (AnswerIsNo, InputError):
         return None
+
+
+def _surest(setup: Setup, wanted: Wanted) -> Plan | None:
+    """The fastest of the best few that does not stand at the edge of its memory: what runs out is no remedy."""
+    from meshwright.planner.rank import plan as rank
+
+    try:
+        found = rank(replace(setup, proposal=replace(setup.proposal, wanted=wanted)), top=_FEW).plans
+    except (AnswerIsNo, InputError):
+        return None
+    return next((plan for plan in found if _chance(plan) < TIGHT), None)
+
+
+def _chance(plan: Plan) -> float:
+    assert plan.prediction is not None
+    return max((rank.p_oom for rank in plan.prediction.memory if rank.p_oom is not None), default=0.0)
 
 
 def _step_s(plan: Plan) -> float:
@@ -50,7 +68,7 @@ def _judged(setup: Setup, problems: Sequence[Problem], asked: Plan) -> Iterator[
         if problem.rule not in ALTERNATIVES:
             yield problem
             continue
-        tried = (_fastest(setup, wanted) for wanted in ALTERNATIVES[problem.rule](setup.proposal))
+        tried = (_surest(setup, wanted) for wanted in ALTERNATIVES[problem.rule](setup.proposal))
         now = _step_s(asked)
         faster = (plan for plan in tried if plan is not None and _step_s(plan) <= now * (1 - WORTH))
         better = next(faster, None)
