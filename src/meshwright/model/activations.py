@@ -7,6 +7,7 @@ fused norms (input and output, no fp32 copies), no dropout, gated feed-forward a
     none        attention: norm input and output h, q, k, v, attention result; feed-forward: norm input and output h
                 and every tensor between the matrices (gate, up, activated gate, product; or before and after the
                 activation). A Llama layer without grouped heads: 16·s·b·h + 8·s·b·f bytes in half precision.
+                Gated activations with clamps (gpt-oss) count like any other: fused, they save the same two inputs.
     selective   results of matrix products and of the attention only; norms, activations and products are recomputed.
     full        the input of each layer, held by its first unit.
 
