@@ -47,6 +47,10 @@ def _readers(inputs: Recognition, setup: Setup | None) -> list[Callable[[], Said
         from meshwright.diagnosis.memory import diagnose_snapshots
 
         readers.append(lambda: diagnose_snapshots(snapshots))
+    if rates := inputs.of(Input.THROUGHPUT):
+        from meshwright.diagnosis.scaling import diagnose_throughput
+
+        readers.append(lambda: diagnose_throughput(rates, setup))
     return readers
 
 

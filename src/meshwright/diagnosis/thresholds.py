@@ -20,3 +20,18 @@ IDLE = 0.10
 
 EXPOSED = 0.03
 """Exposed communication is a finding from this share of the window on."""
+
+IMPOSSIBLE = 1.05
+"""A device that does more than this of what it did among fewer: the reading, not the device, is odd."""
+
+POOR = 0.80
+"""Scaling is looked into below this efficiency."""
+
+LOW_USE = 0.10
+"""Below this share of the dense peak something other than the model's shape holds the job back."""
+
+USUAL_USE = 0.40
+"""The share of the dense peak that well-run training of large models reaches: what lost time is counted against."""
+
+UNEVEN = 1.20
+"""Experts, or the work of a step's samples, are uneven from this ratio of the most to the mean on."""

@@ -56,7 +56,7 @@ _TABLES = (
     (Input.ROUTING, {"layer", "expert", "tokens"}),
     (Input.TIMING, {"step", "rank", "phase", "ms"}),
 )
-_RATES = {"step_s", "tokens_per_s", "samples_per_s"}
+_RATES = {"step_s", "tokens_per_s", "samples_per_s", "tokens_per_s_per_gpu", "samples_per_s_per_gpu"}
 _JSON = re.compile(r"\{|\[\s*(?:[\[{\"\]]|-?[\d.]+\s*,|$)")  # a log may begin with [rank3] or [1]
 _LOG_WORDS = re.compile(
     r"watchdog|ProcessGroup|NCCL|gloo|collective|overflow|loss.?scale|rendezvous|timed? ?out|torch\.distributed|c10d",
