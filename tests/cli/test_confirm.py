@@ -3,8 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from meshwright.cli.confirm import _chance, _fastest, _surest
-from meshwright.files.prediction import TIGHT
+from meshwright.cli.confirm import _EDGE, _chance, _fastest, _surest
 from meshwright.files.resolve import read_setup
 
 JOB = """\
@@ -39,8 +38,8 @@ def test_what_stands_at_the_edge_of_its_memory_is_no_remedy(tmp_path: Path) -> N
     crowded = replace(setup, proposal=replace(setup.proposal, cluster=cluster))
     fastest = _fastest(crowded, replace(wanted, micro_batch=1))
     assert fastest is not None
-    assert _chance(fastest) >= TIGHT
+    assert _chance(fastest) >= _EDGE
     assert _surest(crowded, replace(wanted, micro_batch=1)) is None
     freer = _surest(crowded, replace(wanted, micro_batch=1, recompute=None, zero=None))
     assert freer is not None
-    assert _chance(freer) < TIGHT
+    assert _chance(freer) < _EDGE

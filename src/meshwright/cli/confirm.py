@@ -6,7 +6,6 @@ from dataclasses import replace
 from meshwright.basics.errors import AnswerIsNo, InputError
 from meshwright.basics.quantities import seconds_text
 from meshwright.files.plan import Plan
-from meshwright.files.prediction import TIGHT
 from meshwright.files.setup import Setup
 from meshwright.layout.alternatives import ALTERNATIVES
 from meshwright.layout.degrees import describe
@@ -15,6 +14,7 @@ from meshwright.layout.proposal import Wanted
 from meshwright.layout.thresholds import WORTH
 
 _FACTS = frozenset(("few-micro-batches",))  # said with a figure even where this batch leaves no better choice
+_EDGE = 0.1  # a plan that runs out more often is at the edge of its memory
 _FEW = 8  # ranked plans among which a remedy is looked for
 
 
@@ -36,7 +36,7 @@ def _surest(setup: Setup, wanted: Wanted) -> Plan | None:
         found = rank(replace(setup, proposal=replace(setup.proposal, wanted=wanted)), top=_FEW).plans
     except (AnswerIsNo, InputError):
         return None
-    return next((plan for plan in found if _chance(plan) < TIGHT), None)
+    return next((plan for plan in found if _chance(plan) < _EDGE), None)
 
 
 def _chance(plan: Plan) -> float:
