@@ -22,8 +22,9 @@ from meshwright.planner.space import NOT_SEARCHED, Group, with_fixed
 from meshwright.predictor.costs import StepCosts, pipeline_bound, step_costs
 from meshwright.predictor.live import live
 from meshwright.predictor.memory import Habits, Memory, habits_of, memory_of
+from meshwright.predictor.mixed import paces, stages_of
 from meshwright.predictor.step import pipeline_ends, prediction_of, step_seconds
-from meshwright.predictor.table import Figure, StageTable, UnitTable, layout_table, stage_table
+from meshwright.predictor.table import Figure, StageTable, UnitTable
 
 Floats = NDArray[np.float64]
 
@@ -119,7 +120,15 @@ class Bench:
         if self.setup.runnable_by == "deepspeed":
             return even_stages(proposal.arch, len(group.placement))
         sums = self.tables(group)
-        return self.cutter(sums.table, sums.proportions, group.placement, by_rank=proposal.wanted.placement is not None)
+        placed = proposal.wanted.placement is not None
+        return self.cutter(sums.table, sums.proportions, group.placement, by_rank=placed, paces=self._paces(group))
+
+    def _paces(self, group: Group) -> tuple[float, ...]:
+        """How fast each stage of a group runs, where devices differ."""
+        if not self.setup.proposal.cluster.parts or self.measured is not None:
+            return ()
+        tables = self.tables.by_kind(group.share(self.setup.proposal.seq_len), group.structure)
+        return paces(self.setup, tables, group.placement, group.structure.pp)
 
     def layout(self, group: Group, zero: int, stages: Stages) -> Layout:
         """The complete layout, with the fixed parts that the search does not vary."""
@@ -135,11 +144,8 @@ class Bench:
         proposal = self.setup.proposal
         layout = self.layout(group, zero, stages)
         batch = Batch(proposal.global_batch, group.micro_batch, group.micro_batches, proposal.seq_len)
-        if layout.recompute == "full" and layout.recompute_layers is not None:
-            table = layout_table(self.setup, layout, batch, self.measured)
-        else:
-            table = self.table(group)
-        sums = stage_table(table, stages, layout.placement)
+        whole = layout.recompute != "full" or layout.recompute_layers is None
+        sums = stages_of(self.setup, layout, batch, self.measured, self.table(group) if whole else None)
         costs = step_costs(self.setup, layout, batch, sums, self.measured)
         ends = pipeline_bound(
             layout.placement, costs.actions, costs.hop_s, batch.micro_batches, layout.schedule in SPLIT_BACKWARD
@@ -175,7 +181,9 @@ class Bench:
         alive = live(layout.schedule, layout.placement, found.batch.micro_batches).peak(np.ones(layout.pp))
         limits = (room - rest - float(again.max())).tolist()
         each = float(np.sum(states)) / parameters
-        stages = cut_by_memory(self.cutter, self.table(group), layout.placement, each, alive.tolist(), limits)
+        stages = cut_by_memory(
+            self.cutter, self.table(group), layout.placement, each, alive.tolist(), limits, self._paces(group)
+        )
         if stages is None:
             return None
         recut = self.candidate(group, layout.zero, stages)

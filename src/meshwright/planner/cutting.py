@@ -55,16 +55,18 @@ class Cutter:
     degrees whose units stand in the same proportion share one partition."""
 
     whole_layers: bool
-    known: dict[tuple[bytes, tuple[int, ...]], Stages | None] = field(default_factory=dict)
+    known: dict[tuple[bytes, tuple[int, ...], tuple[float, ...]], Stages | None] = field(default_factory=dict)
     pieces: tuple[tuple[str, ...], ...] = ()
     starts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __call__(
-        self, table: UnitTable, coarse: bytes, placement: tuple[int, ...], *, by_rank: bool = False
-    ) -> Stages | None:
+        self, table: UnitTable, coarse: bytes, placement: tuple[int, ...], *, by_rank: bool = False,
+        paces: tuple[float, ...] = (),
+    ) -> Stages | None:  # fmt: skip
         """The partition with the least slowest stage (`by_rank`: busiest rank) for the `proportions` of the table;
-        None when there are too few units. Tables are of one model."""
-        key = (coarse, placement if by_rank else (len(placement),))
+        None when there are too few units. Tables are of one model. `paces`: how fast each stage runs, where
+        devices differ."""
+        key = (coarse, placement if by_rank else (len(placement),), paces)
         if key not in self.known:
             pieces, starts = self.pieces_of(table)
             self.known[key] = None
@@ -72,7 +74,14 @@ class Cutter:
                 cost = np.add.reduceat(np.frombuffer(coarse, np.uint8).astype(np.float64), starts)
                 names = [piece[0] for piece in pieces]
                 costs = dict(zip(names, cost.tolist(), strict=True))
-                cut = balance_placed(names, costs, placement) if by_rank else balance(names, costs, len(placement))
+                speed = list(paces) or None
+                if by_rank:
+                    by_rank_speed = (
+                        None if speed is None else [speed[placement.index(r)] for r in range(max(placement) + 1)]
+                    )
+                    cut = balance_placed(names, costs, placement, speed=by_rank_speed)
+                else:
+                    cut = balance(names, costs, len(placement), speed=speed)
                 self.known[key] = _whole(cut, pieces)
         return self.known[key]
 
@@ -101,6 +110,7 @@ def cut_by_memory(
     bytes_a_parameter: float,
     alive: Sequence[float],
     limits: Sequence[float],
+    paces: Sequence[float] = (),
 ) -> Stages | None:
     """The partition with the least slowest stage of those within each stage's limit (bytes for states and kept
     activations); `alive[s]` micro-batches are kept on stage s. One stage a rank only. None when there is none."""
@@ -118,7 +128,9 @@ def cut_by_memory(
     costs = dict(zip(names, figures[:, SECONDS].sum(axis=1).tolist(), strict=True))
     needs = {count: dict(zip(names, need.tolist(), strict=True)) for count, need in by_count.items()}
     try:
-        cut = balance(names, costs, len(placement), memory=[needs[count] for count in alive], limit=list(limits))
+        memory = [needs[count] for count in alive]
+        speed = list(paces) or None
+        cut = balance(names, costs, len(placement), speed=speed, memory=memory, limit=list(limits))
     except InputError:
         return None
     return _whole(cut, pieces)

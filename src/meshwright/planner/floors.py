@@ -21,6 +21,7 @@ from meshwright.predictor.live import MeanWeights, live
 from meshwright.predictor.memory import Habits, context_bytes, habits_of
 from meshwright.predictor.memory_rows import States as Held
 from meshwright.predictor.memory_rows import state_sizes
+from meshwright.predictor.mixed import fastest, kinds_of, setup_on
 from meshwright.predictor.table import Figure, UnitTable, share_table
 
 Floats = NDArray[np.float64]
@@ -76,8 +77,19 @@ class Tables:
 
     def _of(self, share: Share, degrees: Structure) -> ShareSums:
         if share not in self.known:
-            self.known[share] = _sums(share_table(self.setup, share, degrees, self.measured, self.units))
+            if self.setup.proposal.cluster.parts and self.measured is None:
+                table = fastest(list(self.by_kind(share, degrees).values()))
+            else:
+                table = share_table(self.setup, share, degrees, self.measured, self.units)
+            self.known[share] = _sums(table)
         return self.known[share]
+
+    def by_kind(self, share: Share, degrees: Structure) -> dict[str, UnitTable]:
+        """The figures of every unit on each kind of device of a mixed cluster."""
+        return {
+            device.name: share_table(setup_on(self.setup, device), share, degrees, None, self.units)
+            for device in kinds_of(self.setup)
+        }
 
 
 def _sums(table: UnitTable) -> ShareSums:

@@ -20,9 +20,11 @@ from meshwright.layout.schedules import actions
 from meshwright.predictor import constants
 from meshwright.predictor.costs import StepCosts, step_costs
 from meshwright.predictor.memory import fits, memory_of, stage_memories
+from meshwright.predictor.mixed import stages_of
 from meshwright.predictor.origins import origins_of
 from meshwright.predictor.pipeline import Costs, Simulation, rank_ends, simulate
-from meshwright.predictor.table import Figure, StageTable, by_rank, layout_table, stage_table
+from meshwright.predictor.spread import spread_of
+from meshwright.predictor.table import Figure, StageTable, by_rank
 from meshwright.predictor.utilisation import model_flops_utilisation
 from meshwright.timeline.columns import Action, Kind, Timeline, build
 
@@ -107,11 +109,11 @@ def prediction_of(
     pipeline = float(ends.max())
     memory = stage_memories(layout, memory_of(setup, layout, batch, stages))
     limit = proposal.cluster.memory_bytes
-    spread = constants.RANGE.value
+    low, high = spread_of(setup, terms, step_s)
     communication = ("tp_comm", "cp_comm", "ep_comm", "pp_comm", "dp_comm")
     return Prediction(
         step_time_s=step_s,
-        step_time_range_s=(step_s * (1 - spread), step_s * (1 + spread)),
+        step_time_range_s=(step_s * low.value, step_s * high.value),
         tokens_per_s=batch.tokens / step_s,
         tokens_per_s_per_gpu=batch.tokens / step_s / layout.world,
         mfu=model_flops_utilisation(proposal, batch, layout.world, step_s),
@@ -123,7 +125,7 @@ def prediction_of(
         memory=memory,
         memory_limit_bytes=limit,
         fits=fits(memory),
-        origins=origins_of(setup, layout, batch, measured),
+        origins={**origins_of(setup, layout, batch, measured), "range": low.origin},
     )
 
 
@@ -133,9 +135,7 @@ def predict(plan: Plan, measured: MeasuredUnits | None = None) -> Prediction:
     `measured` are unit times of a run, used in place of the roofline. Memory that does not fit is reported
     (`fits`), not raised. Raises InputError when the device has no units for the precision.
     """
-    stages = stage_table(
-        layout_table(plan.setup, plan.layout, plan.batch, measured), plan.layout.stages, plan.layout.placement
-    )
+    stages = stages_of(plan.setup, plan.layout, plan.batch, measured)
     costs = step_costs(plan.setup, plan.layout, plan.batch, stages, measured)
     ends = pipeline_ends(plan.layout, plan.batch, costs)
     return prediction_of(plan.setup, plan.layout, plan.batch, stages, costs, ends, measured)
@@ -150,9 +150,7 @@ def predicted_timeline(plan: Plan, measured: MeasuredUnits | None = None) -> Tim
     Pipeline actions come from the simulator; the gradient exchange begins when a rank's last backward begins to
     release gradients and ends after it by what is exposed; the optimizer follows on all ranks together.
     """
-    stages = stage_table(
-        layout_table(plan.setup, plan.layout, plan.batch, measured), plan.layout.stages, plan.layout.placement
-    )
+    stages = stages_of(plan.setup, plan.layout, plan.batch, measured)
     costs = step_costs(plan.setup, plan.layout, plan.batch, stages, measured)
     simulated = run_pipeline(plan.layout, plan.batch, costs)
     spans = simulated.timeline()

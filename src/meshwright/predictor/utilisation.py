@@ -2,12 +2,14 @@
 
 from meshwright.basics.errors import InputError
 from meshwright.cluster import catalogue
+from meshwright.cluster.device import Device
 from meshwright.files.setup import Setup
 from meshwright.layout.batch import Batch
 from meshwright.layout.degrees import Layout
 from meshwright.layout.proposal import Proposal
 from meshwright.layout.recomputed import recomputed_units
 from meshwright.model.flops import attention_flops_per_token, matmul_flops_per_token, step_model_flops
+from meshwright.model.training import Precision
 from meshwright.model.units import units_of
 from meshwright.model.variants import variant_of
 from meshwright.predictor.kernels import peak_flops
@@ -18,16 +20,26 @@ def model_flops_utilisation(proposal: Proposal, batch: Batch, world: int, step_t
     """MFU (Chowdhery et al. 2022): model FLOPs a second over the dense peak of `world` devices, 0 to 1; what counts as
     a model FLOP is said in `model/flops.py`. None where the peak in that precision is not known, or is guessed: a share
     of a guess says nothing of the device."""
-    device = proposal.cluster.device
+    cluster, precision = proposal.cluster, proposal.training.precision
+    kinds = [(part.gpus / cluster.gpus, part.device) for part in cluster.parts] or [(1.0, cluster.device)]
+    mean = 0.0
+    for share, device in kinds:
+        peak = _peak(device, precision)
+        if peak is None:
+            return None
+        mean += share * peak
+    return step_model_flops(proposal.arch, batch.tokens, batch.seq_len) / (step_time_s * world * mean)
+
+
+def _peak(device: Device, precision: Precision) -> float | None:
+    """Dense FLOP/s of a device; None where it is not known, or guessed."""
     try:
-        peak = peak_flops(device, proposal.training.precision)
+        peak = peak_flops(device, precision)
         if peak.origin == "fitted":  # a fit says how fast the device is, not what it could be
-            peak = peak_flops(catalogue.device(device.name), proposal.training.precision)
+            peak = peak_flops(catalogue.device(device.name), precision)
     except InputError:
         return None
-    if peak.origin == "guessed" or peak.value <= 0:
-        return None
-    return step_model_flops(proposal.arch, batch.tokens, batch.seq_len) / (step_time_s * world * peak.value)
+    return None if peak.origin == "guessed" or peak.value <= 0 else peak.value
 
 
 def recomputed_flops(setup: Setup, layout: Layout, batch: Batch) -> float:
