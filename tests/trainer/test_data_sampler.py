@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from meshwright.basics.errors import InputError
 from meshwright.files.setup import Pack
 from meshwright.trainer.data import TokenFile
-from meshwright.trainer.data_sampler import Reading, Sampler, samples, shuffled, window_count
+from meshwright.trainer.data_sampler import Reading, Sampler, check_readable, samples, shuffled, window_count
+
+from .plans import plan
 
 
 def numbered(count: int) -> TokenFile:
@@ -160,3 +162,11 @@ def test_what_cannot_be_read_is_refused_with_the_field() -> None:
         Sampler(numbered(100), Reading(2, 8, 0, "documents"))
     with pytest.raises(InputError, match="holds 6 tokens, 3 samples of 4; a step of 4 samples needs longer documents"):
         Sampler(written([2, 2, 2]), Reading(4, 4, 0, "pad"))
+
+
+def test_tokens_beyond_the_models_vocabulary_are_refused_with_all_else() -> None:
+    given = plan(global_batch=16, seq_len=32)
+    check_readable(TokenFile(np.zeros(600, np.uint16), 256), given)
+    with pytest.raises(InputError) as caught:
+        check_readable(TokenFile(np.zeros(500, np.uint16), 257), given)
+    assert [complaint.field for complaint in caught.value.complaints] == ["model.vocab", "data"]

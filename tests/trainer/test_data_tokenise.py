@@ -12,7 +12,7 @@ import pytest
 
 from meshwright.basics.errors import InputError, RunFailed
 from meshwright.files.setup import DataSource
-from meshwright.trainer import data_tokenise
+from meshwright.trainer import data_readers, data_tokenise
 from meshwright.trainer.corpus import open_corpus
 from meshwright.trainer.data import open_tokens
 from meshwright.trainer.data_prepare import cache_folder, prepare
@@ -71,6 +71,18 @@ def test_processes_make_the_same_tokens_in_the_same_order(tmp_path: Path, spelli
     assert together == (tokens.tolist(), np.fromfile(work / "documents.bin", np.int64).tolist())
     assert together[1][-1] == len(tokens)
     assert [int(tokens[end - 1]) for end in together[1][1:]] == [0] * 9  # an end of text behind each
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_tables_are_shared_out_too(tmp_path: Path, spelling: Spelling, monkeypatch: pytest.MonkeyPatch) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr(data_readers, "PIECE_BYTES", 500)
+    texts = [f"one two {index} three" * 4 for index in range(60)]
+    parquet.write_table(pyarrow.table({"text": texts}), tmp_path / "a.parquet", row_group_size=3)
+    tokens, bounds = made(tmp_path / "a", tmp_path / "a.parquet", spelling)
+    assert len(bounds) == 61
+    for text, begin, end in zip(texts, bounds, bounds[1:], strict=False):
+        assert spelling.tokenizer.decode(tokens[begin : end - 1]) == text
 
 
 @pytest.mark.usefixtures("small_blocks")
