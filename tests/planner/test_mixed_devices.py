@@ -35,7 +35,7 @@ def test_the_faster_devices_hold_more_layers() -> None:
     assert 1.5 < fast / slow < 5  # the head lies on the slower one
     assert found.prediction is not None
     idle = found.prediction.stage_compute_s
-    assert max(idle) / min(idle) < 1.25
+    assert max(idle) / min(idle) < 1.4  # a layer is a fifth of the slower one
 
 
 def test_alike_devices_of_two_parts_are_cut_as_one_kind() -> None:
