@@ -70,3 +70,13 @@ def answers_or_says(call: Callable[[], object]) -> None:
     except InputError as error:
         said = str(error)
     assert "\n" not in said
+
+
+def says_lines(call: Callable[[], object], most: int) -> None:
+    """Calls it: it must answer, or refuse its input in at most so many lines."""
+    said = ""
+    try:
+        call()
+    except InputError as error:
+        said = str(error)
+    assert said.count("\n") < most

@@ -51,6 +51,14 @@ def _readers(inputs: Recognition, setup: Setup | None) -> list[Callable[[], Said
         from meshwright.diagnosis.scaling import diagnose_throughput
 
         readers.append(lambda: diagnose_throughput(rates, setup))
+    if timings := inputs.of(Input.TIMING):
+        from meshwright.diagnosis.timing import diagnose_timing
+
+        readers.append(lambda: diagnose_timing(timings))
+    if routing := inputs.of(Input.ROUTING):
+        from meshwright.diagnosis.experts import diagnose_routing
+
+        readers.append(lambda: diagnose_routing(routing, setup))
     return readers
 
 

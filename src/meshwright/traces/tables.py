@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.basics.errors import Complaint, InputError, bad_input
-from meshwright.traces.opening import text_of
+from meshwright.traces.opening import shown_start, text_of
 
 _MOST_COMPLAINTS = 10
 _LIMIT = 1 << 30
@@ -81,7 +81,9 @@ def read_csv(
         for row in np.flatnonzero(wrong)[:_MOST_COMPLAINTS].tolist():
             cell = body[row][1][at] if at < len(body[row][1]) else ""
             complaints.append(
-                Complaint(name, cell[:40], f"line {body[row][0]}: must be a number, zero or more", "", str(path))
+                Complaint(
+                    name, shown_start(cell, 40), f"line {body[row][0]}: must be a number, zero or more", "", str(path)
+                )
             )
         found[name] = values
     if complaints:
