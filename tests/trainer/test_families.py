@@ -67,7 +67,7 @@ def test_plain_rotary_frequencies() -> None:
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"hidden_act": "gelu"}, "hidden_act = gelu: the trainer's feed-forward network is SwiGLU"),
+        ({"hidden_act": "laplace"}, "hidden_act = laplace: the trainer's feed-forward network is SwiGLU"),
         ({"rms_norm_eps": "small"}, "rms_norm_eps = 'small': must be a number above 0"),
         ({"rope_theta": float("inf")}, "rope_theta = inf: must be a number above 0"),
         ({"initializer_range": -1}, "initializer_range = -1: must be a number above 0"),

@@ -37,7 +37,7 @@ REFUSED = {
     "model.gated": plan(arch=variant(gated=False)),
     "model.norm": plan(arch=variant(norm="layer")),
     "model.positions": plan(arch=variant(positions="learned")),
-    "model.sliding_window": plan(arch=variant(sliding_window=8)),
+    "model.chunked": plan(arch=variant(sliding_window=8, chunked=True)),
 }
 
 

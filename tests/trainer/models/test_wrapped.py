@@ -7,14 +7,16 @@ import pytest
 torch = pytest.importorskip("torch", reason="training needs meshwright[train]")
 pytest.importorskip("transformers")
 
+from meshwright.model.shapes import tensors_of  # noqa: E402
 from meshwright.model.units import units_of  # noqa: E402
 from meshwright.trainer.models.build import build  # noqa: E402
 from meshwright.trainer.models.initial import initialize  # noqa: E402
+from meshwright.trainer.models.wrapped_families import WRAPPED  # noqa: E402
 from meshwright.trainer.weights import Weights, stored_shapes  # noqa: E402
 from meshwright.trainer.weights_files import stored_tensors  # noqa: E402
 
 from ..test_decoder import tensor_group  # noqa: E402
-from .tiny import CONFIGS, folder, reference  # noqa: E402
+from .tiny import CONFIGS, config_folder, folder, reference  # noqa: E402
 
 CPU = torch.device("cpu")
 
@@ -27,6 +29,7 @@ def test_same_loss_and_gradients_as_transformers(name: str, tmp_path) -> None:
     weights = Weights(tmp_path, arch)
     weights.fill(ours, CPU)
     tokens = torch.randint(0, arch.vocab, (2, 25), generator=torch.Generator().manual_seed(1))
+    tokens[0, :4] = torch.tensor([0, 1, 3, 3])  # padding of one family or another
     inputs, labels = tokens[:, :-1], tokens[:, 1:]
     expected = theirs(input_ids=inputs).logits
     torch.testing.assert_close(ours(inputs), expected, rtol=1e-5, atol=1e-5)
@@ -69,3 +72,15 @@ def test_names_and_shapes_are_those_of_the_familys_folder(name: str, tmp_path) -
     arch = folder(name, tmp_path)
     written = {stored: entry.shape for stored, entry in stored_tensors(tmp_path).items()}
     assert stored_shapes(arch) == written
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_each_unit_holds_the_elements_that_planner_and_predictor_count(name: str, tmp_path) -> None:
+    arch = config_folder(name, tmp_path)
+    for unit in units_of(arch):
+        for tp in (1, 2) if WRAPPED[arch.family].tensor else (1,):
+            held = sum(p.numel() for p in build(arch, tensor_group(tp), [unit.name]).parameters())
+            counted = sum(tensor.local_size(tp) for tensor in tensors_of(arch, unit))
+            if arch.qk_norm_wide and tp > 1 and unit.kind == "attn":  # copies of the norms over all heads
+                counted += (arch.heads + arch.kv_heads) * arch.head_dim // 2
+            assert held == counted, (unit.name, tp)

@@ -12,6 +12,7 @@ _SIZES: dict[str, Any] = {
     "hidden_size": 32, "intermediate_size": 56, "num_hidden_layers": 4, "num_attention_heads": 4,
     "num_key_value_heads": 2, "head_dim": 8, "vocab_size": 99, "max_position_embeddings": 64,
 }  # fmt: skip
+_YARN = {"rope_type": "yarn", "rope_theta": 10_000.0, "factor": 4.0, "original_max_position_embeddings": 16}
 _GEMMA = {**_SIZES, "query_pre_attn_scalar": 8, "sliding_window": 8, "pad_token_id": 0}
 _GPT2 = {"n_embd": 32, "n_layer": 4, "n_head": 4, "vocab_size": 99, "n_positions": 64,
          "attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0}  # fmt: skip
@@ -19,7 +20,9 @@ _NEOX = {key: value for key, value in _SIZES.items() if key not in ("num_key_val
 
 CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", _SIZES),
-    "llama tied": ("llama", {**_SIZES, "tie_word_embeddings": True}),
+    "llama tied": ("llama", {**_SIZES, "tie_word_embeddings": True, "pad_token_id": 3}),
+    "llama yarn": ("llama", {**_SIZES, "rope_parameters": _YARN}),
+    "llama gelu": ("llama", {**_SIZES, "hidden_act": "gelu", "pad_token_id": 3}),
     "mistral": ("mistral", {**_SIZES, "sliding_window": None}),
     "mistral window": ("mistral", {**_SIZES, "sliding_window": 8}),
     "qwen2": ("qwen2", _SIZES),

@@ -146,7 +146,7 @@ class Decoder(StageModel):
 
     def __init__(self, arch: Architecture, rules: Numerics, tensor: TensorGroup, units: Sequence[str]) -> None:
         super().__init__(arch, tensor, units)
-        self.rules, self.initializer_range = rules, rules.initializer_range
+        self.rules, self.initializer_range, self.padding = rules, rules.initializer_range, rules.padding
         self.model: Body = Body(arch, rules, tensor, units)
         if self.has_head:
             first, last = bounds(arch.vocab, tensor.size, tensor.rank)
@@ -156,7 +156,9 @@ class Decoder(StageModel):
         self._rope: tuple[Tensor, Tensor] | None = None
 
     def embed(self, tokens: Tensor) -> Tensor:
-        return self.tensor.embedding(tokens, self.model.embed_tokens.weight, self.arch.vocab).to(self.dtype)
+        return self.tensor.embedding(tokens, self.model.embed_tokens.weight, self.arch.vocab, self.padding).to(
+            self.dtype
+        )
 
     def logits(self, x: Tensor) -> Tensor:
         return self.lm_head(self.tensor.enter(self.model.norm(x)))  # type: ignore[no-any-return]

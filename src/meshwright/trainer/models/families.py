@@ -35,6 +35,8 @@ _ABSENT = {"latent": None, "sinks": False, "qk_norm_wide": False, "qk_norm_weigh
            "chunked": False}  # fmt: skip
 
 _SWISH = ("silu", "swish")
+_OTHER_ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
+_OTHER_ROPES = ("linear", "dynamic", "yarn")  # scaled by a factor
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +57,20 @@ class Numerics:
     norm_eps: float
     scaling: RopeScaling | None = None
     initializer_range: float = 0.02
+    padding: int | None = None  # a token whose embedding is not trained
 
 
 def wrapped_family(arch: Architecture) -> Wrapped | None:
     """The row of a family whose Hugging Face modules are trained; None where our own decoder is."""
-    return WRAPPED.get(arch.family) if arch.config_path is not None and decoder_complaints(arch) else None
+    row = WRAPPED.get(arch.family) if arch.config_path is not None else None
+    return row if row and (decoder_complaints(arch) or _computed_otherwise(_config(arch))) else None
 
 
 def complaints(arch: Architecture) -> tuple[Complaint, ...]:
     """Everything about a model that the trainer cannot represent; empty when it can be trained."""
     if arch.config_path is None or wrapped_family(arch) is None:
         return decoder_complaints(arch)
+    _padding(_config(arch), arch)
     written = read_config(arch.config_path)
     return tuple(
         Complaint(f"model.{part.name}", str(getattr(arch, part.name)), "differs from the model's config.json",
@@ -112,6 +117,23 @@ def decoder_complaints(arch: Architecture) -> tuple[Complaint, ...]:
     return tuple(found)
 
 
+def _config(arch: Architecture) -> dict[str, Any]:
+    """The text decoder's part of the model's config.json; empty without one."""
+    if arch.config_path is None:
+        return {}
+    path = Path(arch.config_path)
+    whole = json.loads((path / "config.json" if path.is_dir() else path).read_text(encoding="utf-8-sig"))
+    return dict(text_part(whole, arch.config_path)[0])
+
+
+def _computed_otherwise(config: dict[str, Any]) -> bool:
+    """Does a Llama-like model ask for an activation or a rotary scaling that only transformers' modules have?"""
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    kind, factor = rope.get("rope_type") or rope.get("type"), rope.get("factor")
+    scaled = kind in _OTHER_ROPES and isinstance(factor, int | float) and 0 < factor < math.inf
+    return scaled or config.get("hidden_act") in _OTHER_ACTIVATIONS
+
+
 def numerics(arch: Architecture) -> Numerics:
     """The family's defaults, overridden by the model's config.json where it has one.
 
@@ -122,11 +144,7 @@ def numerics(arch: Architecture) -> Numerics:
     if wrong:
         raise InputError(wrong)
     family = FAMILIES[arch.family]
-    config: dict[str, Any] = {}
-    if arch.config_path is not None:
-        path = Path(arch.config_path)
-        whole = json.loads((path / "config.json" if path.is_dir() else path).read_text(encoding="utf-8-sig"))
-        config = dict(text_part(whole, arch.config_path)[0])
+    config = _config(arch)
     activation = config.get("hidden_act") or "silu"
     if activation not in _SWISH:
         rule = "the trainer's feed-forward network is SwiGLU"
@@ -137,8 +155,20 @@ def numerics(arch: Architecture) -> Numerics:
     _positive(found, arch)
     return Numerics(
         rope_theta=float(found["rope_theta"]), norm_eps=float(found["rms_norm_eps"]), scaling=_scaling(rope, arch),
-        initializer_range=float(found["initializer_range"]),
+        initializer_range=float(found["initializer_range"]), padding=_padding(config, arch),
     )  # fmt: skip
+
+
+def _padding(config: dict[str, Any], arch: Architecture) -> int | None:
+    """transformers trains no embedding of the padding, and refuses one beyond the vocabulary; counted from the end
+    where it is below 0."""
+    token = config.get("pad_token_id")
+    if token is None:
+        return None
+    if isinstance(token, bool) or not isinstance(token, int) or not -arch.vocab <= token < arch.vocab:
+        legal = f"a token of the vocabulary of {arch.vocab}, or null"
+        raise InputError((Complaint("pad_token_id", repr(token), "must be a token", legal, arch.config_path or ""),))
+    return token % arch.vocab
 
 
 def _positive(values: dict[str, Any], arch: Architecture) -> None:

@@ -30,6 +30,7 @@ class StageModel(nn.Module):
     lm_head: nn.Linear
     initializer_range: float  # standard deviation of random weights
     norm_start: float = 1.0  # initial weight of norms
+    padding: int | None = None  # a token whose embedding is not trained
 
     def __init__(self, arch: Architecture, tensor: TensorGroup, units: Sequence[str]) -> None:
         super().__init__()

@@ -32,7 +32,7 @@ class WrappedStage(StageModel):
         self._softcap: float | None = getattr(config, "final_logit_softcapping", None)
         embedding = base.get_submodule(row.embedding)
         self._scale: float = getattr(embedding, "scalar_embed_scale", 1.0)
-        self._padding: int | None = embedding.padding_idx
+        self.padding = embedding.padding_idx
         model: Any = nn.Module()
         self.model = model
         first, last = bounds(arch.vocab, tensor.size, tensor.rank)
@@ -43,6 +43,7 @@ class WrappedStage(StageModel):
         self._held = model.layers = nn.ModuleDict()
         self._wholes = {"embed_tokens": arch.vocab, "lm_head": arch.vocab}
         self._shapes: dict[str, tuple[int, ...]] = {}
+        self.stream: Tensor | None = None  # what the last layer gave, while a forward runs
         self._base = [self._with_layers(base, row)]  # in a list: its parameters are those of `model`
         if self.has_head:
             model.norm = base.get_submodule(row.norm)
@@ -78,9 +79,7 @@ class WrappedStage(StageModel):
 
     def embed(self, tokens: Tensor) -> Tensor:
         table: Any = self.model.embed_tokens
-        x = self.tensor.embedding(tokens, table.weight, self.arch.vocab)
-        if self._padding is not None:  # the family trains no embedding of its padding
-            x = torch.where((tokens == self._padding).unsqueeze(-1), x.detach(), x)
+        x = self.tensor.embedding(tokens, table.weight, self.arch.vocab, self.padding)
         if self._scale != 1:
             x = x * self._scale
         if hasattr(self.model, "embed_positions"):
@@ -92,7 +91,9 @@ class WrappedStage(StageModel):
     def layers(self, x: Tensor) -> Tensor:
         if not len(self._held):
             return x
-        out: Tensor = self._base[0](inputs_embeds=x, position_ids=self.positions, use_cache=False).last_hidden_state
+        self._base[0](inputs_embeds=x, position_ids=self.positions, use_cache=False)
+        out, self.stream = self.stream, None  # what the last unit gave, not what the family makes a view of
+        assert out is not None
         return out
 
     def logits(self, x: Tensor) -> Tensor:
@@ -121,6 +122,8 @@ class UnitLayer(nn.Module):
                 return out.to(stage.dtype)
 
             x = stage.run(name, unit, x)
+        if units:
+            stage.stream = x
         return x
 
 

@@ -51,13 +51,14 @@ class TensorGroup:
         out: Tensor = function.apply(x, self)  # type: ignore[no-untyped-call]
         return out
 
-    def embedding(self, tokens: Tensor, weight: Tensor, vocab: int) -> Tensor:
-        """Rows of a vocabulary-sharded table: tokens [B, S] -> [B, Z, D]."""
+    def embedding(self, tokens: Tensor, weight: Tensor, vocab: int, padding: int | None = None) -> Tensor:
+        """Rows of a vocabulary-sharded table: tokens [B, S] -> [B, Z, D]; that of `padding` gets no gradient."""
         if self.size == 1:
-            return F.embedding(tokens, weight)
+            return F.embedding(tokens, weight, padding)
         first, last = bounds(vocab, self.size, self.rank)
         elsewhere = (tokens < first) | (tokens >= last)
-        local = F.embedding((tokens - first).masked_fill(elsewhere, 0), weight)
+        own = padding - first if padding is not None and first <= padding < last else None
+        local = F.embedding((tokens - first).masked_fill(elsewhere, 0), weight, own)
         return self.leave(local.masked_fill(elsewhere.unsqueeze(-1), 0.0))
 
     def cross_entropy(self, logits: Tensor, labels: Tensor, vocab: int) -> Tensor:
