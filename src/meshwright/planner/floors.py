@@ -22,6 +22,7 @@ from meshwright.predictor.memory import Habits, context_bytes, habits_of
 from meshwright.predictor.memory_rows import States as Held
 from meshwright.predictor.memory_rows import state_sizes
 from meshwright.predictor.mixed import fastest, kinds_of, setup_on
+from meshwright.predictor.share_tables import ShareTables
 from meshwright.predictor.table import Figure, UnitTable, share_table
 
 Floats = NDArray[np.float64]
@@ -61,6 +62,7 @@ class Tables:
     known: dict[Share, ShareSums] = field(default_factory=dict)
     units: tuple[Unit, ...] = field(init=False)
     last: tuple[Group, ShareSums] | None = None
+    tables: ShareTables | None = None  # not before it is needed: a device may lack the precision
 
     def __post_init__(self) -> None:
         self.units = units_of(self.setup.proposal.arch)
@@ -77,10 +79,13 @@ class Tables:
 
     def _of(self, share: Share, degrees: Structure) -> ShareSums:
         if share not in self.known:
-            if self.setup.proposal.cluster.parts and self.measured is None:
+            if self.measured is not None:
+                table = share_table(self.setup, share, degrees, self.measured, self.units)
+            elif self.setup.proposal.cluster.parts:
                 table = fastest(list(self.by_kind(share, degrees).values()))
             else:
-                table = share_table(self.setup, share, degrees, self.measured, self.units)
+                self.tables = self.tables or ShareTables(self.setup)
+                table = self.tables(share, degrees)
             self.known[share] = _sums(table)
         return self.known[share]
 

@@ -138,20 +138,32 @@ def share_table(
         cost = costs[unit.name]
         key = id(cost)  # units without a measured time share the cost of their variant
         if key not in known:
-            exchange = unit_exchange(
-                proposal.arch, proposal.training, proposal.cluster, unit, share, cost, degrees, stack
-            )
+            row, shared = unit_row(setup, unit, share, cost, degrees, stack)
             known[key] = len(rows)
-            rows.append(_row(setup, unit, share, cost, exchange, stack))
+            rows.append(row)
+            tied += shared
             kinds.append(KINDS.index(unit.kind))
-            if unit.kind == "head":
-                tied = _parameters(setup, unit, share)[2]
         which.append(known[key])
-    figures = np.array(rows, np.float64)[which]
-    of_units = np.array(kinds)[which]
+    return table_of_rows(tuple(costs), np.array(rows, np.float64)[which], tied, np.array(kinds)[which], stack)
+
+
+def unit_row(
+    setup: Setup, unit: Unit, share: Share, cost: UnitCost, degrees: Degrees, stack: Stack
+) -> tuple[list[float], float]:
+    """The figures of one unit, and of its parameters those that are tied to another unit's (counted at the head)."""
+    proposal = setup.proposal
+    exchange = unit_exchange(proposal.arch, proposal.training, proposal.cluster, unit, share, cost, degrees, stack)
+    tied = _parameters(setup, unit, share)[2] if unit.kind == "head" else 0.0
+    return _row(setup, unit, share, cost, exchange, stack), tied
+
+
+def table_of_rows(
+    names: tuple[str, ...], figures: Floats, tied: float, kinds: NDArray[np.int64], stack: Stack
+) -> UnitTable:
+    """The table of the rows of all units, [unit, `Figure`], in the order of the forward."""
     if stack.spread_vocabulary:
-        _spread(figures, of_units)
-    return UnitTable(tuple(costs), figures, tied, layers_of(figures, of_units), of_units)
+        _spread(figures, kinds)
+    return UnitTable(names, figures, tied, layers_of(figures, kinds), kinds)
 
 
 def layers_of(figures: Floats, kinds: NDArray[np.int64]) -> Floats:
