@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from meshwright.basics.errors import InputError
-from meshwright.timeline.columns import Kind
+from meshwright.timeline.columns import COLUMNS, Kind
 from meshwright.timeline.intervals import total
 from meshwright.traces.kineto import read_kineto
 
@@ -192,3 +192,32 @@ def test_a_gpu_rank_without_device_events_is_left_out(tmp_path: Path) -> None:
         traces = read_kineto([path])
         assert traces.timeline.recorded == ()
         assert any("no device activity was recorded" in note for note in traces.notes)
+
+
+def test_processes_beside_and_a_cache_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("meshwright.traces.kineto_worker._WORTH", 0)
+    monkeypatch.setattr("meshwright.traces.kineto_cache._SMALLEST", 0)
+    monkeypatch.setenv("MESHWRIGHT_CACHE", str(tmp_path / "kept"))
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    for rank in range(3):
+        rows = [kernel(f"k{k % 7}", 10.0 * k + rank, 5) for k in range(40)]
+        write(folder / f"rank{rank}.json", rows, rank=rank, world_size=3)
+    said: list[str] = []
+    reads = [
+        read_kineto([folder], workers=1, cache=False), read_kineto([folder], workers=2, said=said.append),
+        read_kineto([folder], said=said.append),
+    ]  # fmt: skip
+    for traces in reads[1:]:
+        assert traces.notes == reads[0].notes
+        assert traces.events == 120
+        for column in COLUMNS:
+            assert np.array_equal(getattr(traces.timeline, column), getattr(reads[0].timeline, column))
+    assert "read 3 of 3 traces" in said
+    assert said[-1] == "3 of 3 traces from the cache"
+    write(folder / "rank1.json", [kernel("other", 5, 5)], rank=1, world_size=3)
+    again = read_kineto([folder])
+    assert "other" in again.timeline.names
+    (folder / "rank2.json").write_text('{"hello": 1}')
+    with pytest.raises(InputError, match=r"rank2\.json: not a trace"):
+        read_kineto([folder], workers=2, cache=False)

@@ -4,6 +4,7 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Literal
 
 from meshwright.timeline.columns import Kind
 
@@ -12,15 +13,26 @@ _DEVICE = {
     "memset": Kind.COPY,
 }  # fmt: skip
 
+HostCause = Literal["data loading", "synchronising", "allocation", "garbage collection"]
+_CAUSES: dict[HostCause, str] = {
+    "data loading": "data_loading", "synchronising": "synchronising", "allocation": "allocation",
+    "garbage collection": "garbage",
+}  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Names:
     """The lists of communication_names.toml."""
 
     kernels: tuple[str, ...]
+    transfers: tuple[str, ...]
     suspects: tuple[str, ...]
     annotations: tuple[str, ...]
     host_operations: tuple[str, ...]
+    data_loading: tuple[str, ...]
+    synchronising: tuple[str, ...]
+    allocation: tuple[str, ...]
+    garbage: tuple[str, ...]
 
 
 @cache
@@ -57,3 +69,20 @@ def host_communication(name: str) -> bool:
     """Is a host event of that name (an operation or an annotation) a collective or transfer of a CPU group?"""
     lower, names = name.lower(), communication_names()
     return lower.startswith(names.annotations) or lower.startswith(names.host_operations)
+
+
+@cache
+def host_cause(name: str) -> HostCause | None:
+    """What a host call or operation of that name keeps the host busy with, where it is on a list; else None."""
+    lower, names = name.lower(), communication_names()
+    for cause, listed in _CAUSES.items():
+        if any(fragment in lower for fragment in getattr(names, listed)) and "mallocasync" not in lower:
+            return cause
+    return None
+
+
+@cache
+def is_transfer(name: str) -> bool:
+    """Is communication of that name between two ranks, rather than a collective?"""
+    lower, names = name.lower(), communication_names()
+    return any(fragment in lower for fragment in names.transfers)
