@@ -7,7 +7,8 @@ software stack a few habits (throughput of products and attention, element-wise 
 found by a robust Gauss-Newton fit of ln(predicted / measured): Huber loss, each configuration once (the latest where
 re-measured), sources weighted so that a large one does not drown the others, and a prior at the physical guess of each
 constant so that what the rows do not decide stays there. The rows of the single-node sweep count as one source.
-`--validate` leaves each origin (repository or paper) out in turn and prints the errors of its rows.
+Then each document is left out in turn, the errors of its rows are printed, and their spread by kind of plan becomes the
+predicted range. `--write` writes the file; `--validate` leaves each whole repository or paper out as well.
 """
 
 import argparse
@@ -24,7 +25,9 @@ from time_rows import DATA, Timed, latest, load, log_error
 
 from meshwright.basics.figures import Constant
 from meshwright.predictor import constants
+from meshwright.predictor.spread import kind_of
 from meshwright.predictor.stacks import stack_named, stacks
+from meshwright.predictor.step import predict
 
 OUT = Path(constants.__file__).with_name("fitted.toml")
 HUBER = 0.08  # residuals beyond this share count linearly
@@ -85,24 +88,30 @@ def _knob(stack: str, knob: str, guess: float, sigma: float, share: bool = False
 
 
 GUESSES = {
-    "gemm_efficiency.V100": 0.74, "gemm_efficiency.A100": 0.76, "gemm_efficiency.H": 0.70, "gemm_efficiency.B": 0.55,
-    "gemm_efficiency.B300": 0.57, "gemm_efficiency.GB": 0.58, "gemm_efficiency.GB300": 0.62,
+    "gemm_efficiency.V100": 0.74, "gemm_efficiency.A100": 0.76, "gemm_efficiency.H": 0.70, "gemm_efficiency.B": 0.50,
+    "gemm_efficiency.B300": 0.53, "gemm_efficiency.GB": 0.53, "gemm_efficiency.GB300": 0.60,
     "quantised_efficiency.fp8": 0.90, "quantised_efficiency.mxfp8": 0.85, "quantised_efficiency.nvfp4": 0.65,
     "memory_efficiency": 0.80, "collective_efficiency.intra": 0.80, "collective_efficiency.inter": 0.85,
-    "collective_efficiency.all_to_all": 0.70, "expert_kernels": 30.0, "each_expert_kernels": 10.0, "permuted": 6.0,
-    "scan": 40.0, "loss": 2.5, "untuned": 0.85,
+    "collective_efficiency.all_to_all": 0.70, "expert_kernels": 30.0, "each_expert_kernels": 8.0, "permuted": 6.0,
+    "scan": 40.0, "loss": 2.5, "scores_traffic": 0.8, "untuned.products": 0.88, "untuned.attention": 0.65,
 }  # fmt: skip
 """Priors: what was published of single kernels and links, see `constants.py`."""
 
 KNOBS: dict[str, dict[str, tuple[float, float, bool]]] = {
-    "*": {"products": (1.0, 0.05, False), "passes": (1.0, 0.25, False)},
-    "megatron-2024": {"tp_overlap": (0.6, 0.15, True), "host": (1.5, 0.4, False)},
-    "megatron-2025": {"tp_overlap": (0.6, 0.15, True), "host": (1.5, 0.4, False)},
+    "*": {"products": (1.0, 0.05, False), "passes": (1.0, 0.3, False)},
+    "megatron-2024": {"tp_overlap": (0.6, 0.15, True)},
+    "megatron-2025": {"tp_overlap": (0.6, 0.15, True)},
     "megatron-bridge": {"tp_overlap": (0.6, 0.15, True), "host": (2.5, 0.4, False)},
     "megatron-deepspeed": {"skew_us": (100.0, 0.7, False)},
-    "megatron-deepspeed-2023": {"host": (8.0, 0.4, False), "skew_us": (100.0, 0.5, False)},
+    "megatron-deepspeed-2023": {
+        "host": (8.0, 0.2, False),
+        "skew_us": (170.0, 0.1, False),
+        "loss": (4.0, 0.2, False),
+    },
     "llm-foundry": {"attention": (0.7, 0.2, False)},
-    "deepspeed": {"exchange": (0.3, 0.5, False)},
+    "nanotron": {"passes": (1.4, 0.3, False), "step_ms": (50.0, 0.7, False)},  # operators that are not fused
+    "maxtext": {"passes": (0.8, 0.3, False)},  # XLA fuses element-wise work
+    "deepspeed": {"exchange": (0.1, 0.5, False)},
 }
 """Guess, sigma and whether it is a share, of the habits that the fit finds; "*": of every stack with rows."""
 
@@ -137,11 +146,20 @@ def free_constants(rows: Sequence[Timed]) -> list[Free]:
         _entry(links, "all-to-all", "collective_efficiency.all_to_all", 0.15, lambda one: one.plan.layout.ep > 1),
         _scalar("EXPERT_KERNELS", "expert_kernels", 0.4, lambda one: one.plan.setup.proposal.arch.experts > 0),
         _scalar(
-            "EACH_EXPERT_KERNELS", "each_expert_kernels", 0.4, lambda one: one.plan.setup.proposal.arch.experts > 0
+            "EACH_EXPERT_KERNELS", "each_expert_kernels", 0.3, lambda one: one.plan.setup.proposal.arch.experts > 0
         ),
-        _scalar("SCAN", "scan", 0.5, lambda one: one.plan.setup.proposal.arch.scan_width > 0),
+        _scalar("SCAN", "scan", 0.7, lambda one: one.plan.setup.proposal.arch.scan_width > 0),
+        _scalar(
+            "SCORES_TRAFFIC",
+            "scores_traffic",
+            0.3,
+            lambda one: "+scores" in one.plan.setup.stack or stacks()[one.stack].scores_bytes > 0,
+        ),
         _scalar("LOSS", "loss", 0.3, lambda one: True),
-        _scalar("UNTUNED", "untuned", 0.1, lambda one: stacks()[one.stack].tuned_for != ""),
+        *(
+            _entry(constants.UNTUNED, key, f"untuned.{key}", 0.15, lambda one: stacks()[one.stack].tuned_for != "")
+            for key in constants.UNTUNED
+        ),
         _scalar("PERMUTED", "permuted", 0.4, lambda one: one.plan.setup.proposal.arch.experts > 0),
     ]
     for stack in sorted(many):
@@ -158,7 +176,7 @@ def weights(rows: Sequence[Timed]) -> NDArray[np.float64]:
 
 def jacobian(rows: Sequence[Timed], free: Sequence[Free], at: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
     """Residuals and their derivatives at a point."""
-    _set(free, at)
+    set_to(free, at)
     residuals = np.array([log_error(one) for one in rows])
     slopes = np.zeros((len(rows), len(free)))
     for column, one in enumerate(free):
@@ -170,7 +188,8 @@ def jacobian(rows: Sequence[Timed], free: Sequence[Free], at: NDArray[np.float64
     return residuals, slopes
 
 
-def _set(free: Sequence[Free], at: NDArray[np.float64]) -> None:
+def set_to(free: Sequence[Free], at: NDArray[np.float64]) -> None:
+    """Use these constants from here on."""
     for one, coordinate in zip(free, at, strict=True):
         one.write(one.value(coordinate))
 
@@ -212,26 +231,55 @@ def report(rows: Sequence[Timed], errors: NDArray[np.float64], title: str) -> No
         )
 
 
+def held_out_point(
+    rows: Sequence[Timed], free: Sequence[Free], at: NDArray[np.float64], local: tuple[NDArray[np.float64], ...],
+    kept: NDArray[np.bool_],
+) -> NDArray[np.float64]:  # fmt: skip
+    """The fit of the rows that are kept: from `at`, the fit of all, by its `jacobian` there."""
+    residuals, slopes = local
+    return solved(residuals[kept], slopes[kept], weights(rows)[kept], free, at)
+
+
+def rows_to_fit() -> list[Timed]:
+    """Each configuration once, and every fifth row of the sweep."""
+    rows = [one for one in latest(load(DATA / "measurements.csv")[0]) if not one.ranked_only]
+    return rows + load(DATA / "single_node_sweep.csv")[0][::5]
+
+
 def held_out(
     rows: Sequence[Timed], free: Sequence[Free], at: NDArray[np.float64], local: tuple[NDArray[np.float64], ...],
     key: Callable[[Timed], str],
 ) -> NDArray[np.float64]:  # fmt: skip
     """ln(predicted / measured) of every row by constants that never saw its origin. `local`: `jacobian` there."""
-    residuals, slopes = local
-    by_row = weights(rows)
     found = np.zeros(len(rows))
     names = [key(one) for one in rows]
     for name in sorted(set(names)):
         kept = np.array([other != name for other in names])
-        _set(free, solved(residuals[kept], slopes[kept], by_row[kept], free, at))
+        set_to(free, held_out_point(rows, free, at, local, kept))
         for index in np.flatnonzero(~kept):
             found[index] = log_error(rows[index])
-    _set(free, at)
+    set_to(free, at)
     return found
 
 
+def ranges(rows: Sequence[Timed], errors: NDArray[np.float64]) -> list[str]:
+    """The lines of the table of ranges: multiples of a prediction between which nine of ten measured steps lie, by
+    kind, from `errors` = ln(predicted / measured) of held-out documents."""
+    by_kind: dict[str, list[float]] = defaultdict(list)
+    for one, error in zip(rows, errors, strict=True):
+        if not one.ranked_only:
+            found = predict(one.plan)
+            by_kind[kind_of(one.plan.setup, found.terms, found.step_time_s)].append(-float(error))
+    lines = ["", "[ranges]  # 5 % and 95 % quantiles of measured over predicted, documents held out"]
+    for kind, logs in sorted(by_kind.items()):
+        low, high = np.exp(np.quantile(logs, (0.05, 0.95)))
+        print(f"range of {kind}: {low:.3f} to {high:.3f}, {len(logs)} configurations")
+        lines.append(f"{kind} = [{min(low, 0.97):.3f}, {max(high, 1.03):.3f}]")
+    return lines
+
+
 def written(free: Sequence[Free], at: NDArray[np.float64], rows: Sequence[Timed]) -> str:
-    """The data file."""
+    """The data file, without ranges."""
     sources = len({one.source for one in rows})
     lines = [
         "# Written by bench/fit_constants.py; do not edit. Priors and meaning: constants.py and stacks.py.",
@@ -259,10 +307,7 @@ def main() -> None:
     options.add_argument("--write", action="store_true")
     options.add_argument("--validate", action="store_true")
     asked = options.parse_args()
-    rows = latest(load(DATA / "measurements.csv")[0])
-    rows = [one for one in rows if not one.ranked_only]
-    sweep = load(DATA / "single_node_sweep.csv")[0]
-    rows += sweep[::5]
+    rows = rows_to_fit()
     free = free_constants(rows)
     at = np.array([one.coordinate(one.read()) for one in free])
     by_row = weights(rows)
@@ -271,16 +316,21 @@ def main() -> None:
         now = np.expm1(residuals[[not one.ranked_only for one in rows]])
         print(f"round {turn}: median {np.median(np.abs(now)):.2%}, bias {np.median(now):+.2%}", flush=True)
         at = solved(residuals, slopes, by_row, free, at)
-    _set(free, at)
+    set_to(free, at)
     for one, coordinate in zip(free, at, strict=True):
         print(f"{one.name:40} {one.guess:8.3g} -> {one.value(coordinate):8.3g}")
     report(rows, np.expm1([log_error(one) for one in rows]), "fitted to all sources")
-    if asked.write:
-        OUT.write_text(written(free, at, rows), encoding="utf-8")
-    if asked.validate:
+    text = written(free, at, rows)
+    if asked.validate or asked.write:
         local = jacobian(rows, free, at)
-        for title, key in (("document", lambda one: one.source), ("repository or paper", lambda one: one.origin)):
-            report(rows, np.expm1(held_out(rows, free, at, local, key)), f"each {title} held out")
+        errors = held_out(rows, free, at, local, lambda one: one.source)
+        report(rows, np.expm1(errors), "each document held out")
+        text += "\n".join(ranges(rows, errors)) + "\n"
+    if asked.write:
+        OUT.write_text(text, encoding="utf-8")
+    if asked.validate:
+        errors = held_out(rows, free, at, local, lambda one: one.origin)
+        report(rows, np.expm1(errors), "each repository or paper held out")
 
 
 if __name__ == "__main__":

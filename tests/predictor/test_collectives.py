@@ -32,14 +32,14 @@ def faster(cluster: Cluster, intra: float, inter: float) -> Cluster:
 
 def test_a_large_all_reduce_in_a_node_moves_twice_seven_eighths_of_its_bytes() -> None:
     rate = CLUSTER.intra.bytes_per_s.value * COLLECTIVE_EFFICIENCY["intra"].value
-    assert allreduce_s(CLUSTER, 8e9, 8) == pytest.approx(2 * 7 / 8 * 8e9 / rate, rel=0.01)
+    assert allreduce_s(CLUSTER, 8e9, 8) == pytest.approx(2 * 7 / 8 * 8e9 / rate, rel=0.02)
 
 
 def test_between_nodes_each_member_carries_its_share_over_its_own_lane() -> None:
     """Eight ranks in each of two nodes: eight rings of all 16 ranks, each with an eighth of the buffer, of which 15
     sixteenths pass every link twice, that between the nodes too."""
     lane = CLUSTER.inter.bytes_per_s.value * COLLECTIVE_EFFICIENCY["inter"].value
-    assert allreduce_s(CLUSTER, 8e9, 16, 2) == pytest.approx(2 * 15 / 16 * 8e9 / 8 / lane, rel=0.02)
+    assert allreduce_s(CLUSTER, 8e9, 16, 2) == pytest.approx(2 * 15 / 16 * 8e9 / 8 / lane, rel=0.03)
 
 
 # 4 nodes of 8 B200 with 400 Gb/s a device, and one such node (stas00/ml-engineering, network/README.md): bytes, GB/s

@@ -49,8 +49,8 @@ def test_traffic_of_full_sharding_against_replication(make_plan: MakePlan, llama
     sharded, replicated = (make_plan(llama_7b, 2, 32, 2048, zero=zero, **options) for zero in (3, 0))
     each = exchange(sharded, units=1)
     moved = 32 * bytes_moved(sharded, each.forward_s + each.backward_s)
-    assert moved == pytest.approx(144e9, rel=0.04)  # and what a message of 2 GB loses to the largest
-    assert bytes_moved(replicated, exchange(replicated).end_s) == pytest.approx(3e9, rel=0.05)
+    assert moved == pytest.approx(144e9, rel=0.06)  # and what such messages lose to the largest
+    assert bytes_moved(replicated, exchange(replicated).end_s) == pytest.approx(3e9, rel=0.08)
 
 
 def test_sharded_optimizer_states_move_as_much_as_an_all_reduce(make_plan: MakePlan, llama_7b: Architecture) -> None:

@@ -104,6 +104,8 @@ def _modifiers(row: Row, stack: Stack) -> list[str]:
         found += [f"re-{module}" for module in MODULES if module in re.split(r"[,\s]+", modules.group(1))]
     found += [name for pattern, name in _OVERLAP if re.search(pattern, said)]
     found += _bridge(row, stack)
+    if re.search(r"token ?drop", row.model_name.lower()):
+        found.append("capacity")
     found += _away(row)
     schedule = row.schedule.lower()
     found += [name for pattern, name in _SCHEDULED if re.search(pattern, schedule)]

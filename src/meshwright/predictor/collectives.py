@@ -15,8 +15,8 @@ from meshwright.cluster.topology import Cluster
 from meshwright.predictor.constants import (
     COLLECTIVE_EFFICIENCY,
     COLLECTIVE_LAUNCH_S,
+    RAMP,
     RAMP_BYTES,
-    RAMP_POWER,
 )
 
 
@@ -54,7 +54,7 @@ def _half(cluster: Cluster, n_bytes: float, group_size: int, spans_nodes: int, l
         moved = max(moved, n_bytes / local * (group_size - 1) / group_size / rate)
         waits += _steps(nodes, latency)
     if not linear:
-        moved *= 1 + (RAMP_BYTES.value / n_bytes) ** RAMP_POWER.value
+        moved *= 1 + RAMP["inter" if nodes > 1 else "intra"].value / (1 + n_bytes / RAMP_BYTES.value)
     return waits + moved
 
 

@@ -127,8 +127,8 @@ def _products(
         columns = -(-columns // cut)
     copies = -(-tensor.copies // share.ep) if expert else 1
     tokens = _tokens(tensor, share, crowd)
-    half = tensor.split == "vocab" or tensor.split is None  # head and routers are not quantised
-    cast = 0.0 if half or not speed.quantised else (2.0 + 2 * speed.quantised) * tokens * copies
+    half = tensor.split == "vocab" or tensor.split is None or (expert and speed.half_experts)  # nor head and routers
+    cast = 0.0 if half else speed.cast * tokens * copies
     return (
         gemm_s(speed, tokens, rows, columns, stored, copies, half=half),
         gemm_s(speed, tokens, columns, rows, stored, copies, half=half),

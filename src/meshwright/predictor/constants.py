@@ -29,10 +29,10 @@ GEMM_EFFICIENCY: dict[str, Constant] = {
     "A100": _constant("gemm_efficiency.A100", 0.76, _PRODUCTS),
     "A800": _constant("gemm_efficiency.A100", 0.76, _PRODUCTS),
     "H": _constant("gemm_efficiency.H", 0.70, "between the generations: power limits the clock under load"),
-    "B": _constant("gemm_efficiency.B", 0.55, _PRODUCTS),
-    "B300": _constant("gemm_efficiency.B300", 0.57, "as B200, with a higher power limit"),
-    "GB": _constant("gemm_efficiency.GB", 0.58, "as B200, with a higher power limit"),
-    "GB300": _constant("gemm_efficiency.GB300", 0.62, "as GB200, with a higher power limit"),
+    "B": _constant("gemm_efficiency.B", 0.50, _PRODUCTS),
+    "B300": _constant("gemm_efficiency.B300", 0.53, "as B200, with a higher power limit"),
+    "GB": _constant("gemm_efficiency.GB", 0.53, "as B200, with a higher power limit"),
+    "GB300": _constant("gemm_efficiency.GB300", 0.60, "as GB200, with a higher power limit"),
     "MI": Constant(0.50, "guessed", "published roofline shares of CDNA 3 boards"),
     "cpu": Constant(0.70, "guessed", "share of a core's peak that a well-blocked product reaches"),
     "": Constant(0.70, "guessed", "no product measured on this device is known to us"),
@@ -50,6 +50,14 @@ QUANTISED_EFFICIENCY: dict[str, Constant] = {
 TILES: tuple[tuple[int, int, float], ...] = ((256, 128, 1.0), (128, 128, 0.92), (128, 64, 0.75), (64, 64, 0.65))
 """Output tiles a library chooses from and the share of the best throughput each reaches (near the published products of
 the A100)."""
+
+UNALIGNED = Constant(
+    0.69, "measured", "a SwiGLU network of width 10,922 against 10,944 on H100 (stas00/ml-engineering)"
+)
+"""Throughput of products with a side that is no multiple of 8."""
+
+UNALIGNED_HEADS = Constant(0.1, "fitted", "BLOOM chronicles: heads of 108 and 150 against 104, 112 and 144, not fused")
+"""The same of batched products of single heads: without matrix units."""
 
 WAVES = Constant(0.3, "fitted", "published products: 0.5 on the A100, 0 on the B200, whose libraries split more work")
 """Share of the work in which a last, partly filled wave of tiles takes as long as a whole one."""
@@ -96,8 +104,11 @@ ATTENTION_BACKWARD_FACTOR = Constant(2.5, "data sheet", "Dao 2022: five products
 LOSS = _constant("loss", 2.5, "cast, maximum, exponential, sum, division and their gradient, partly fused")
 """How often a forward loss moves the `logit_bytes` that it keeps of each score at the peak; half of that backward."""
 
-UNTUNED = _constant("untuned", 0.85, "kernels on a device that came after the software: lengths and clocks not tuned")
-"""Throughput of products and attention on devices newer than those that a software stack was tuned for."""
+UNTUNED = {
+    "products": _constant("untuned.products", 0.88, "kernels on a device that came after the software"),
+    "attention": _constant("untuned.attention", 0.65, "the same: written for the generation before"),
+}
+"""Throughput of products and of attention on devices newer than those that a software stack was tuned for."""
 
 MEMORY_EFFICIENCY = _constant("memory_efficiency", 0.80, "share of the bandwidth that element-wise kernels reach")
 
@@ -114,7 +125,7 @@ FORWARD_KERNELS: Mapping[str, Constant] = {
     "head": Constant(8, "guessed", "norm, product, cast, log-softmax, loss"),
 }
 EXPERT_KERNELS = _constant("expert_kernels", 30, "router, permutation, weighted sum")
-EACH_EXPERT_KERNELS = _constant("each_expert_kernels", 10, "products and casts of each expert that a rank holds")
+EACH_EXPERT_KERNELS = _constant("each_expert_kernels", 8, "products and casts of each expert that a rank holds")
 PERMUTED = _constant("permuted", 6, "copies sorted, sent on, received, sorted back and summed")
 """Reads and writes of each copy of a token around the experts, forward."""
 SCAN = _constant("scan", 40, "convolution, chunked scan in fp32 and gated norm, in kernels far from the memory's speed")
@@ -124,6 +135,9 @@ BACKWARD_KERNELS_FACTOR = Constant(1.6, "guessed", "two kernels for each of the 
 
 CONTENTION = Constant(0.13, "guessed", "Galvatron's shipped profile: compute 1.13 times slower meanwhile")
 """Share of hidden communication that compute loses to it: it takes multiprocessors and memory bandwidth."""
+
+SCORES_TRAFFIC = _constant("scores_traffic", 0.8, "scores written and read by the next kernel; caches hold some")
+"""Share of the traffic of attention scores, out of single kernels, that reaches the memory."""
 
 SELECTIVE_SHARE = Constant(0.3, "guessed", "of a forward: what selective recompute repeats, measured in another mode")
 
@@ -138,12 +152,12 @@ COLLECTIVE_EFFICIENCY: dict[str, Constant] = {
 }
 COLLECTIVE_LAUNCH_S = Constant(8e-6, "guessed", "one collective: launch and rendezvous")
 
-RAMP_BYTES = Constant(8e6, "fitted", "published all-reduces on A100 and B200 nodes by size: between 6 and 11 MB")
-RAMP_POWER = Constant(0.7, "fitted", "the same")
-"""A message of n bytes moves 1 + (RAMP_BYTES / n)^RAMP_POWER times slower than the largest."""
-
-RANGE = Constant(0.25, "guessed", "until it is learned from measured rows")
-"""Half-width of the predicted range, as a share of the step time."""
+RAMP_BYTES = Constant(1e8, "fitted", "published all-reduces by size on nodes of A100 and B200 (stas00/ml-engineering)")
+RAMP = {
+    "intra": Constant(0.5, "fitted", "the same: 1.4 to 1.5 times slower from 8 to 64 MB"),
+    "inter": Constant(1.0, "fitted", "the same between four nodes, through EFA: 2.4 times at 64 MB, 1.7 at 256 MB"),
+}
+"""A message of n bytes moves 1 + RAMP / (1 + n / RAMP_BYTES) times slower than the largest."""
 
 RESOLUTION = Constant(0.005, "guessed", "smaller differences are below what repeated runs of the same plan show")
 """Plans whose steps differ by no more than this share count as equally fast: the plainer one ranks first."""

@@ -88,9 +88,9 @@ def optimizer_s(
     if measured is not None and measured.optimizer_s > 0:
         return updated * (measured.optimizer_s / (measured.optimizer_parameters or float(whole.mean())))
     rate = device.memory_bandwidth.value * constants.MEMORY_EFFICIENCY.value
-    return (
-        updated * trainable_share(proposal.arch, training) * optimizer_bytes(setup) / rate + 20 * device.launch_s.value
-    )
+    moved = updated * trainable_share(proposal.arch, training) * optimizer_bytes(setup)
+    host = stack_of(setup).step_ms * 1e-3 if device.kind == "gpu" else 0.0
+    return moved / rate + 20 * device.launch_s.value + host
 
 
 def _beside(busy: Floats, exchange: Floats, units: NDArray[np.int64], overlap: bool) -> Floats:

@@ -40,13 +40,14 @@ class UnitExchange:
         return self.tp_backward_s + self.cp_backward_s + self.ep_backward_s
 
 
-def _beside_host(device_s: float, slack_s: float, count: float, stack: Stack) -> float:
-    """What `count` collectives of that many device seconds add to a pass whose host works `slack_s` longer than its
-    device: they hide behind the host, and are themselves work for it."""
+def _beside_host(device_s: float, slack_s: float, count: float, ranks: int, stack: Stack) -> float:
+    """What `count` collectives of that many device seconds add to a pass whose host works `slack_s`
+    longer than its device: they wait for the slowest rank, hide behind the host, and are themselves work for it."""
     device_s += count * stack.skew_us * 1e-6
     if slack_s == float("-inf"):
         return device_s
-    return max(device_s, slack_s + count * stack.collective_us * 1e-6) - max(0.0, slack_s)
+    hosts = stack.collective_us * 1e-6 * (ranks / 8) ** 2
+    return max(device_s, slack_s + count * hosts) - max(0.0, slack_s)
 
 
 def _tensor(
@@ -78,8 +79,8 @@ def _tensor(
     if unit.kind == "head":  # the loss sums a maximum, a denominator and the target's score, a token each
         return 3 * allreduce_s(cluster, 4.0 * share.tokens, where.size, where.nodes), once
     count, repeats = (2 if share.sp else 1), (2 if share.recompute == "full" else 1)
-    forward = _beside_host(once, cost.slack_forward_s, count, stack)
-    return forward, _beside_host(repeats * once, cost.slack_backward_s, repeats * count, stack)
+    forward = _beside_host(once, cost.slack_forward_s, count, share.tp, stack)
+    return forward, _beside_host(repeats * once, cost.slack_backward_s, repeats * count, share.tp, stack)
 
 
 def _context(
@@ -219,7 +220,8 @@ def step_exchange(
     over the replicas. The stack decides how well messages fill the links, and what of the gathering of new parameters
     the next forward hides.
     """
-    slower, shown = (1 / stack.exchange, 1 - stack.gather_overlap) if stack else (1.0, 1.0)
+    slower = 1 / stack.exchange if stack and zero == 3 else 1.0
+    shown = 1 - stack.gather_overlap if stack else 1.0
     linear = stages > 1  # a bound of a sum has to be linear
     trainable = trainable_share(arch, training)
     grads, weights = gradient_bytes(training) * trainable, WEIGHT_BYTES[training.precision]

@@ -14,6 +14,10 @@ from meshwright.predictor.stacks import Stack
 _SLICES = {"fp8": 1.0, "mxfp8": 1.0 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
 """Bytes of a value that a product reads in quantised form, scales included."""
 
+_CASTS = {name: 2.0 + 2 * size + (4.0 if name == "nvfp4" else 0.0) for name, size in _SLICES.items()}
+"""Bytes that casting a value moves: read once, written by rows and by columns; for nvfp4 also read for the scale of the
+tensor and rotated (Hadamard)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Speed:
@@ -31,10 +35,12 @@ class Speed:
     attention_efficiency: tuple[float, float]  # forward, backward
     group_s: float  # the least time of one product in a group (an expert's)
     quantised: float  # bytes of a value in quantised form; 0: products read half precision as it is
+    cast: float  # bytes that casting a value moves: read, written by rows and by columns; 0 likewise
+    half_experts: bool  # products of experts are not quantised
     passes: float  # traffic of element-wise work over that of fused kernels
     scores_bytes: float  # bytes kept of each attention score; 0: a fused attention kernel
     beside: float  # share of the dispatch to experts that runs beside other work
-    logit_bytes: float  # bytes of one output score at the peak of the loss
+    logit_bytes: float  # bytes of one output score at the peak of the loss, times what its kernels waste
 
 
 def peak_flops(device: Device, precision: Precision) -> Constant:
@@ -85,8 +91,10 @@ def speed_of(device: Device, precision: Precision, stack: Stack | None = None) -
     Raises InputError for a precision that the device has no units for."""
     habits = stack if stack is not None and device.kind == "gpu" else Stack("plain", "")
     half: Precision = "bf16" if precision in _SLICES else precision
-    tuned = constants.UNTUNED.value if _newer(device, habits.tuned_for) else 1.0
-    efficiency = gemm_efficiency(device).value * habits.products * tuned
+    newer = _newer(device, habits.tuned_for)
+    products = habits.products * (constants.UNTUNED["products"].value if newer else 1.0)
+    attention = habits.attention * (constants.UNTUNED["attention"].value if newer else 1.0)
+    efficiency = gemm_efficiency(device).value * products
     quantised = constants.QUANTISED_EFFICIENCY[precision].value if precision in _SLICES else 1.0
     forward, backward = attention_efficiency(device)
     hosted = 1 - habits.graphs * (1 - constants.GRAPHED.value)
@@ -100,13 +108,15 @@ def speed_of(device: Device, precision: Precision, stack: Stack | None = None) -
         asynchronous=device.kind == "gpu",
         gemm_efficiency=efficiency * quantised,
         half_efficiency=efficiency,
-        attention_efficiency=(forward.value * habits.attention * tuned, backward.value * habits.attention * tuned),
+        attention_efficiency=(forward.value * attention, backward.value * attention),
         group_s=constants.GROUP_S.value if device.kind == "gpu" else 0.0,
         quantised=_SLICES.get(precision, 0.0),
+        cast=_CASTS.get(precision, 0.0),
+        half_experts=habits.half_experts,
         passes=habits.passes,
         scores_bytes=habits.scores_bytes,
         beside=habits.ep_overlap,
-        logit_bytes=habits.logit_bytes,
+        logit_bytes=habits.logit_bytes * habits.loss,
     )
 
 
@@ -138,6 +148,8 @@ def gemm_s(
         return 0.0
     shape = filled(m, n, speed.multiprocessors, copies) * k / (k + constants.DEPTH_HALF.value)
     rate = speed.half_peak * speed.half_efficiency if half else speed.peak * speed.gemm_efficiency
+    if (m | n | k) & 7 and speed.multiprocessors > 1:
+        rate *= constants.UNALIGNED.value
     arithmetic = 2.0 * m * n * k * copies / (rate * shape)
     read = speed.quantised if speed.quantised and not half else value_bytes
     moved = copies * (read * (m * k + k * n) + (result_bytes or value_bytes) * m * n) / speed.bandwidth
@@ -160,6 +172,9 @@ def plain_attention_s(speed: Speed, heads: float, queries: int, keys: float, wid
     written and read by each kernel (product, softmax, dropout, product), in half precision with a byte a mask."""
     scores = heads * queries * keys
     rate = speed.half_peak * speed.half_efficiency  # what short depths lose is the traffic, counted apart
+    if width % 8 and speed.multiprocessors > 1:
+        rate *= constants.UNALIGNED_HEADS.value
     dropped = speed.scores_bytes > 2
-    forward = scores * ((13.0 if dropped else 8.0) / speed.bandwidth + 4.0 * width / rate)
-    return forward, scores * ((21.0 if dropped else 14.0) / speed.bandwidth + 8.0 * width / rate)
+    reached = constants.SCORES_TRAFFIC.value / speed.bandwidth
+    forward = scores * ((13.0 if dropped else 8.0) * reached + 4.0 * width / rate)
+    return forward, scores * ((21.0 if dropped else 14.0) * reached + 8.0 * width / rate)

@@ -46,7 +46,6 @@ def _of_the_device(setup: Setup) -> Mapping[str, Constant]:
         "attention_backward_factor": constants.ATTENTION_BACKWARD_FACTOR,
         "memory_efficiency": constants.MEMORY_EFFICIENCY,
         "step_host": constants.STEP_HOST_S,
-        "range": constants.RANGE,
         **({"quantised_efficiency": quantised} if quantised else {}),
     }
 

@@ -73,12 +73,16 @@ class Stack:
     Time (factors are over those of a device's constants; on CPUs none of these applies)
         products          throughput of matrix products: heuristics, alignment, autotuning
         tuned_for         the newest generation of devices (V, A, H, B) that its kernels were tuned for; "": of its day
-        exchange          throughput of the exchange between replicas over that of large messages: small buckets
+        exchange          throughput of what ZeRO-3 gathers and reduces over that of large messages: a message each
         attention         throughput of the fused attention (older kernels are slower)
         passes            traffic of element-wise work over that of fused kernels
+        loss              traffic of the loss over the usual
         host              the host's time for a kernel: Python, dispatch, hooks
         graphs            share of the kernels that are replayed as CUDA graphs: the host does almost nothing for them
-        collective_us     the host's time for one collective
+        collective_us     what the hosts of eight ranks lose at one collective where the host is the slower: all wait
+                          for the slowest of them; falls with the square of their number
+        step_ms           the host's time for a step beside all kernels: the optimizer's loops over parameters, data
+        half_experts      products of experts are not quantised
         skew_us           what the ranks of a tensor group wait for each other at each exchange
         tp_overlap        share of the tensor-parallel exchange of sequence parallelism that runs beside products
         ep_overlap        share of the dispatch of tokens to experts that runs beside other work
@@ -134,9 +138,12 @@ class Stack:
     exchange: float = 1.0
     attention: float = 1.0
     passes: float = 1.0
+    loss: float = 1.0
     host: float = 1.0
     graphs: float = 0.0
     collective_us: float = 20.0
+    step_ms: float = 0.0
+    half_experts: bool = False
     skew_us: float = 0.0
     tp_overlap: float = 0.0
     ep_overlap: float = 0.0
@@ -173,6 +180,7 @@ MODIFIERS: dict[str, dict[str, Any]] = {
     "no-overlap": {"tp_overlap": 0.0, "ep_overlap": 0.0, "grad_overlap": False, "gather_overlap": 0.0},
     "ep-overlap": {"ep_overlap": 0.7},
     "dedup": {"dedup": True},
+    "capacity": {"graphs": 0.5},  # experts of fixed capacity: the host never waits for a count from the device
     "interlaced": {"spread_vocabulary": True, "in_flight": 1.5},  # the same paper, section 2
 }
 """What a modifier after the stack's name changes. Beside these: `re-MODULE` (selective recompute of that module, may be
