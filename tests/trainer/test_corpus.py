@@ -147,3 +147,12 @@ def test_binary_files_are_counted(tmp_path: Path) -> None:
         documents(tmp_path)
     (tmp_path / "a.txt").write_text("text")
     assert open_corpus(str(tmp_path)).left_out == (tmp_path / "picture.png",)
+
+
+def test_json_files_alone_are_not_taken_for_prose(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"text": "one"}\n{"text": "two"}\n')
+    for path in (tmp_path, tmp_path / "a.json"):
+        with pytest.raises(InputError, match=r"holds \.json files alone .*end in \.jsonl"):
+            documents(path)
+    (tmp_path / "b.py").write_text("x = 1\n")
+    assert len(documents(tmp_path)) == 2  # a folder of sources may hold some

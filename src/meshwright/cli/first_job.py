@@ -59,6 +59,7 @@ steps = 20
 
 # [data]
 # path = "texts/"              # left out: the text of Python's own sources
+# pack = "stream"              # stream | documents | pad: whether attention crosses documents
 
 [layout]                       # what is given is fixed, what is not is searched
 # dp = 2

@@ -111,6 +111,9 @@ def _sorted_out(path: str, root: Path, found: Iterable[Path], field: str) -> Cor
         skipped = f", {len(binary)} binary" if binary else ""
         raise bad_input(f"holds no text files{skipped}", field="data.path", value=repr(path), legal=_LEGAL)
     kind, files = next(iter(by_kind.items()))
+    if all(file.suffix == ".json" for file in files):  # would be trained on as text, braces and all
+        raise bad_input("holds .json files alone", field="data.path", value=repr(path),
+                        legal="JSON lines, an object with a document each, end in .jsonl")  # fmt: skip
     if not any(file.stat().st_size for file in files):
         raise bad_input(f"is empty: {len(files)} of 0 bytes", field="data.path", value=repr(path))
     return Corpus(path, root, tuple(files), kind, field, tuple(binary))
