@@ -35,6 +35,11 @@ def copy_tokenizer(source: Path, target: Path) -> None:
             shutil.copyfile(source / name, target / name)
 
 
+def is_a_part(arch: Architecture) -> bool:
+    """Is the model the text decoder of a model of several parts?"""
+    return arch.config_path is not None and bool(_text_part(arch)[1])
+
+
 def config_folder(arch: Architecture) -> Path | None:
     """The folder of the model's config.json; None without one."""
     if arch.config_path is None:
@@ -44,13 +49,17 @@ def config_folder(arch: Architecture) -> Path | None:
 
 
 def _given(arch: Architecture) -> dict[str, Any]:
-    path = Path(arch.config_path or "")
-    whole = json.loads((path / "config.json" if path.is_dir() else path).read_text(encoding="utf-8-sig"))
-    part, left_out = text_part(whole, str(path))
+    part, left_out = _text_part(arch)
     content = dict(part)
     if left_out:  # named for the model of several parts
         content.pop("architectures", None)
     return content
+
+
+def _text_part(arch: Architecture) -> tuple[Mapping[str, Any], str]:
+    path = Path(arch.config_path or "")
+    whole = json.loads((path / "config.json" if path.is_dir() else path).read_text(encoding="utf-8-sig"))
+    return text_part(whole, str(path))
 
 
 def _written(arch: Architecture) -> dict[str, Any]:

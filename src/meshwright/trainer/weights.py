@@ -10,6 +10,7 @@ from meshwright.basics.errors import Complaint, InputError
 from meshwright.model.architecture import Architecture
 from meshwright.model.units import units_of
 from meshwright.trainer.clock import Clock
+from meshwright.trainer.export_config import is_a_part
 from meshwright.trainer.models.build import build
 from meshwright.trainer.models.initial import fill
 from meshwright.trainer.models.names import bounds, split_dim
@@ -65,7 +66,9 @@ class Weights:
         return next((self._stored[n] for n in (name, *aliases(name, self.arch)) if n in self._stored), None)
 
     def _left_over(self, folder: Path) -> list[Complaint]:
-        """What the folder has beyond the model; a copy of tied weights is fine."""
+        """What the folder has beyond the model; a copy of tied weights is fine, and other parts of a larger model."""
+        if is_a_part(self.arch):
+            return []
         known = {alias for name in self._place for alias in (name, *aliases(name, self.arch))}
         if self.arch.tied:
             known |= {"lm_head.weight", "embed_out.weight"}

@@ -39,11 +39,14 @@ def pieces(name: str, arch: Architecture) -> tuple[Piece, ...]:
 
 
 def aliases(stored: str, arch: Architecture) -> tuple[str, ...]:
-    """Other names under which published folders have a stored tensor."""
+    """Other names under which published folders have a stored tensor: without the model around it, under the name of
+    another version, and as the text decoder of a model of several parts."""
     row = WRAPPED.get(arch.family, WRAPPED["llama"])
     if stored == f"{row.head}.weight":
-        return tuple(f"{head}.weight" for head in ("lm_head", "embed_out") if head != row.head)
-    return (stored.removeprefix(f"{row.base}."),)
+        other = tuple(f"{head}.weight" for head in ("lm_head", "embed_out") if head != row.head)
+        return (*other, f"language_model.{stored}")
+    bare = stored.removeprefix(f"{row.base}.")
+    return bare, f"language_model.{stored}", f"{row.base}.language_model.{bare}"
 
 
 _NO_WEIGHTS = (".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", "rotary_emb.inv_freq")
