@@ -78,6 +78,12 @@ def test_a_locked_database_is_refused_not_waited_for(tmp_path: Path) -> None:
             kind_of(file)
 
 
+def test_a_log_that_says_only_at_its_end_how_it_ended(tmp_path: Path) -> None:
+    log = tmp_path / "out.txt"
+    log.write_text("epoch, and so on\n" * 9000 + "[rank1]: Watchdog caught collective operation timeout\n")
+    assert kind_of(log) is Input.LOG
+
+
 def test_folders_and_globs(tmp_path: Path) -> None:
     (tmp_path / "LICENSE").write_text("free\n")
     (tmp_path / "a.csv").write_text(TEXTS[Input.TIMING])

@@ -33,6 +33,10 @@ def diagnose_inputs(paths: Sequence[Path | str], setup: Setup | None = None) -> 
 
         found = diagnose_paths(traces)
     said = [say() for say in _readers(inputs, setup)]
+    if inputs.of(Input.RECORDER) or inputs.of(Input.LOG):
+        from meshwright.diagnosis.logs import diagnose_logs
+
+        said += diagnose_logs(inputs.of(Input.RECORDER), inputs.of(Input.LOG), setup)
     return _joined(tuple(str(path) for path in given), found, said, inputs.notes)
 
 

@@ -29,6 +29,16 @@ def beginning(path: Path) -> tuple[bytes, int]:
     return (_gunzipped(head, HEAD) if head[:2] == b"\x1f\x8b" else head), size
 
 
+def ending(path: Path) -> str:
+    """The last 64 KiB of a text file, where a log says how it ended. Raises InputError as `beginning` does."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - HEAD))
+            return file.read(HEAD).decode("utf-8", "replace")
+    except OSError as error:
+        raise bad_input(f"cannot be read ({error.strerror})", file=str(path)) from error
+
+
 def whole(path: Path, limit: int = _LIMIT) -> bytes:
     """All of a file, gunzipped. Raises InputError when it cannot be read or is larger than `limit` bytes."""
     try:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from meshwright.basics.errors import Complaint, InputError, bad_input
-from meshwright.traces.opening import beginning, database_uri, shown_start
+from meshwright.traces.opening import beginning, database_uri, ending, shown_start
 
 
 class Input(StrEnum):
@@ -58,6 +58,7 @@ _TABLES = (
 )
 _RATES = {"step_s", "tokens_per_s", "samples_per_s", "tokens_per_s_per_gpu", "samples_per_s_per_gpu"}
 _JSON = re.compile(r"\{|\[\s*(?:[\[{\"\]]|-?[\d.]+\s*,|$)")  # a log may begin with [rank3] or [1]
+_COLUMN = re.compile(r"[\w ()%/.#-]{1,40}")
 _LOG_WORDS = re.compile(
     r"watchdog|ProcessGroup|NCCL|gloo|collective|overflow|loss.?scale|rendezvous|timed? ?out|torch\.distributed|c10d",
     re.IGNORECASE,
@@ -149,7 +150,7 @@ def kind_of(path: Path) -> Input:
         raise bad_input("nothing but blanks or zero bytes in it", file=name, legal=_EXPECTED)
     if _JSON.match(text):
         return _json(text, name)
-    return _plain(text, name)
+    return _plain(text, path)
 
 
 def _names(head: bytes, *keys: bytes) -> bool:
@@ -187,7 +188,8 @@ def _json(text: str, name: str) -> Input:
     raise bad_input("JSON of something else", file=name, value=shown_start(text), legal=_EXPECTED)
 
 
-def _plain(text: str, name: str) -> Input:
+def _plain(text: str, path: Path) -> Input:
+    name = str(path)
     header = {cell.strip().strip('"').lower() for cell in text.splitlines()[0].replace(";", ",").split(",")}
     for kind, needed in _TABLES:
         if needed <= header:
@@ -197,9 +199,8 @@ def _plain(text: str, name: str) -> Input:
     printable = sum(char.isprintable() or char in "\r\n\t\x1b" for char in text)
     if printable < 0.9 * len(text):
         raise bad_input("bytes of no known kind", file=name, legal=_EXPECTED)
-    lines = text.splitlines()[:20]
-    rows = len(lines) > 1 and len(header) > 2 and len({line.count(",") for line in lines[:-1]}) == 1
-    if _LOG_WORDS.search(text) and not rows:
+    rows = len(header) > 2 and all(_COLUMN.fullmatch(cell) for cell in header)
+    if not rows and (_LOG_WORDS.search(text) or _LOG_WORDS.search(ending(path))):
         return Input.LOG
     if len(header) > 1:
         columns = ", ".join(sorted(header))[:120]
