@@ -40,3 +40,14 @@ def run(pool: Pool, trip: Trip) -> list[float]:
     """The losses of a trip on rank 0."""
     losses: list[float] = pool.run(Job(f"{__name__}:travel", (trip,), trip.plan.layout.world, 30.0))[0]
     return losses
+
+
+def logits(path: Path, vocab: int) -> torch.Tensor:
+    """What transformers' own model with the folder's weights says to some tokens."""
+    import transformers
+
+    model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
+    tokens = torch.randint(0, vocab, (2, 24), generator=torch.Generator().manual_seed(5))
+    with torch.no_grad():
+        found: torch.Tensor = model(input_ids=tokens).logits
+    return found

@@ -12,14 +12,13 @@ import pytest
 
 from meshwright.basics.errors import InputError, RunFailed
 from meshwright.files.strict_json import dump
-from meshwright.model.huggingface import read_config
 from meshwright.model.units import units_of
 from meshwright.trainer.models.wrapped_families import WRAPPED
 from meshwright.trainer.pool import Pool
 from meshwright.trainer.weights_files import INDEX, stored_tensors
 
 from .models.tiny import folder
-from .plans import TINY, cut, plan, variant
+from .plans import TINY, cut, plan
 
 torch = pytest.importorskip("torch", reason="training needs meshwright[train]")
 transformers = pytest.importorskip("transformers")
@@ -27,7 +26,7 @@ transformers = pytest.importorskip("transformers")
 from meshwright.trainer.export import Writer  # noqa: E402
 from meshwright.trainer.weights import Weights, whole_shapes  # noqa: E402
 
-from .exporting import Trip, run  # noqa: E402
+from .exporting import Trip, logits, run  # noqa: E402
 from .test_decoder import tensor_group  # noqa: E402
 
 SHORT = {"seq_len": 24, "micro_batch": 2, "global_batch": 8}
@@ -39,13 +38,6 @@ def write_numbers(path: Path, vocab: int) -> None:
     (np.arange(4000) % vocab).astype(np.uint16).tofile(path / "tokens.bin")
     header = {"dtype": "uint16", "count": 4000, "vocab": vocab, "documents": 1, "text_bytes": 9000, "corpus": "numbers"}
     dump(header, path / "header.json")
-
-
-def logits(path: Path, vocab: int) -> Any:
-    model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
-    tokens = torch.randint(0, vocab, (2, 24), generator=torch.Generator().manual_seed(5))
-    with torch.no_grad():
-        return model(input_ids=tokens).logits
 
 
 def through(name: str, tmp_path: Path) -> list[Trip]:
@@ -92,22 +84,6 @@ def test_continued_training_is_the_same_in_every_layout(tmp_path: Path, pool: Po
     expected = logits(tmp_path / "one", arch.vocab)
     for label in layouts:
         torch.testing.assert_close(logits(tmp_path / label, arch.vocab), expected, rtol=1e-3, atol=1e-3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("tied", [True, False])
-def test_a9_vocabulary_that_does_not_divide_keeps_its_own_rows(tied: bool, tmp_path: Path, pool: Pool) -> None:
-    """255 rows on two tensor ranks; also of a model without a config.json."""
-    arch = variant(vocab=255, tied=tied)
-    run(pool, Trip(plan(arch=arch, tp=2), None, tmp_path / "two", steps=1))
-    run(pool, Trip(plan(arch=arch), tmp_path / "two", tmp_path / "one"))
-    shapes = {name: entry.shape for name, entry in stored_tensors(tmp_path / "one").items()}
-    assert shapes["model.embed_tokens.weight"] == (255, 64)
-    assert ("lm_head.weight" in shapes) is not tied
-    found = logits(tmp_path / "two", 255)
-    assert found.shape[-1] == 255
-    assert torch.equal(found, logits(tmp_path / "one", 255))
-    assert read_config(tmp_path / "two").vocab == 255
 
 
 def test_e12_a_parameter_that_no_rank_has_or_two_have_stops_the_export(tmp_path: Path) -> None:
