@@ -91,5 +91,6 @@ def describe(layout: Layout) -> str:
         inside = layout.shard_group not in (None, layout.dp * layout.cp)
         parts.append(f"ZeRO-{layout.zero}" + (f" in groups of {layout.shard_group}" if inside else ""))
     if layout.recompute != "none":
-        parts.append(f"recompute {layout.recompute}")
+        some = "" if layout.recompute_layers is None else f" of {layout.recompute_layers} layers a stage"
+        parts.append(f"recompute {layout.recompute}{some}")
     return ", ".join(parts)

@@ -61,7 +61,8 @@ class Tables:
     measured: MeasuredUnits | None = None
     known: dict[Share, ShareSums] = field(default_factory=dict)
     units: tuple[Unit, ...] = field(init=False)
-    last: tuple[Group, ShareSums] | None = None
+    last: tuple[Group | None, ShareSums | None] = (None, None)
+    before: tuple[Group | None, ShareSums | None] = (None, None)
     tables: ShareTables | None = None  # not before it is needed: a device may lack the precision
 
     def __post_init__(self) -> None:
@@ -69,8 +70,14 @@ class Tables:
 
     def __call__(self, group: Group) -> ShareSums:
         """The sums for the share of this group."""
-        if self.last is None or self.last[0] is not group:  # asked several times in a row
-            self.last = group, self._of(group.share(self.setup.proposal.seq_len), group.structure)
+        if self.last[0] is not group:  # asked several times in a row, in turn with shards inside a node
+            before = self.last
+            if self.before[0] is group:
+                self.last = self.before
+            else:
+                self.last = group, self._of(group.share(self.setup.proposal.seq_len), group.structure)
+            self.before = before
+        assert self.last[1] is not None
         return self.last[1]
 
     def endless(self, s: Structure, recompute: Recompute) -> ShareSums:

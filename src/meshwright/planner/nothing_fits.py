@@ -6,7 +6,7 @@ from typing import get_args
 
 from meshwright.basics.quantities import gib
 from meshwright.files.setup import Runner, Setup
-from meshwright.layout.degrees import RECOMPUTE, describe
+from meshwright.layout.degrees import RECOMPUTE, Offload, describe
 from meshwright.layout.proposal import Wanted
 from meshwright.layout.rules import LEGALITY
 from meshwright.planner.candidates import Bench, Candidate, leanest
@@ -64,6 +64,23 @@ def _freed(setup: Setup) -> Iterator[tuple[str, Setup]]:
             yield f.name, replace(setup, proposal=freed)
 
 
+def _otherwise(setup: Setup) -> Iterator[tuple[str, Setup]]:
+    """The job with one thing otherwise that needs less memory and that the search leaves as it is. What offload costs
+    in time is not predicted."""
+    proposal, wanted = setup.proposal, setup.proposal.wanted
+    if proposal.cluster.device.kind == "gpu" and wanted.offload is None:
+        for offload in get_args(Offload)[1:]:
+            away = replace(wanted, offload=offload)
+            words = f"layout.offload = {offload} (states in CPU memory; what that costs in time is not predicted)"
+            yield words, replace(setup, proposal=replace(proposal, wanted=away))
+    if wanted.loss_chunk is None:
+        chunked = replace(wanted, loss_chunk=max(1, proposal.seq_len // 8))
+        yield f"layout.loss_chunk = {chunked.loss_chunk}", replace(setup, proposal=replace(proposal, wanted=chunked))
+    if wanted.stages is None and proposal.seq_len % 2 == 0:
+        half = replace(proposal, seq_len=proposal.seq_len // 2)
+        yield f"batch.seq_len = {half.seq_len}", replace(setup, proposal=half)
+
+
 def nothing_fits(bench: Bench, found: Space) -> str:
     """No layout fits in memory: the leanest one and its largest parts, and what would fit: a fixed choice set free,
     more devices, or more memory."""
@@ -85,6 +102,11 @@ def nothing_fits(bench: Bench, found: Space) -> str:
         candidate = leanest_of(freed)
         if candidate is not None and candidate.fits:
             lines.append(f"- {name} left free: {describe(candidate.layout)} needs {candidate.memory_text()}")
+    lines += [
+        f"- {change}: {describe(candidate.layout)} needs {candidate.memory_text()}"
+        for change, changed in _otherwise(setup)
+        if (candidate := leanest_of(changed)) is not None and candidate.fits
+    ]
     if (more := _more_devices(setup, limit)) is not None:
         gpus, candidate = more
         lines.append(f"- {gpus} devices of this kind: {describe(candidate.layout)} needs {candidate.memory_text()}")

@@ -15,6 +15,7 @@ from meshwright.files.setup import Setup
 from meshwright.layout.degrees import RECOMPUTE
 from meshwright.planner.candidates import Bench
 from meshwright.planner.explain import why_ranked
+from meshwright.planner.lighter import lighter
 from meshwright.planner.nothing_fits import nothing_fits, nothing_runs
 from meshwright.planner.search import Search, step_s
 from meshwright.planner.space import Rejection, space
@@ -85,8 +86,10 @@ def ranked(bench: Bench, top: int = 5) -> PlanResult:
     """Rank the layouts of a bench's job, fastest first; parts that the job fixes stay fixed.
 
     The fastest plan of the whole space is always found; the plainest of those that are as fast within the predictor's
-    resolution ranks first. Plans differ in degrees, ZeRO stage or recompute. Raises AnswerIsNo when no layout is legal
-    and runnable by the framework that the job names, or when none fits in memory, saying what would.
+    resolution ranks first. Of the plans found, those with full recompute recompute no more layers than memory asks for
+    (`lighter.py`): the search itself knows none, selective and full. Plans differ in degrees, ZeRO stage or recompute.
+    Raises AnswerIsNo when no layout is legal and runnable by the framework that the job names, or when none fits in
+    memory, saying what would.
     """
     start, setup = time.perf_counter(), bench.setup
     found = space(setup, bench.refuse)
@@ -98,6 +101,7 @@ def ranked(bench: Bench, top: int = 5) -> PlanResult:
     fast = list(search.plans(top, same))
     if not fast:
         raise AnswerIsNo(nothing_fits(bench, found))
+    fast = sorted((lighter(bench, one) or one for one in fast), key=step_s)
     plans = _ranked(fast, top, same)
     left_out = tuple(
         Rejection(
