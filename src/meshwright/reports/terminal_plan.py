@@ -117,23 +117,37 @@ def _terms(terms: Sequence[tuple[str, float]], whole: float) -> RenderableType:
 def figures_view(plan: out.PlanFigures, title: str) -> View:
     """One plan's figures."""
     low, high = plan.step_time_range_s
-    rows = [
-        f"layout      {layout_text(plan)}",
-        f"step        {seconds_text(plan.step_time_s)} ({seconds_text(low)} to {seconds_text(high)}), {plan.mode}",
-        f"tokens      {plan.tokens_per_s:,.0f}/s, {plan.tokens_per_s_per_gpu:,.0f}/s a device, {plan.mode}",
-        f"MFU         {percent(plan.mfu)}, HFU {percent(plan.hfu)}; bubble {percent(plan.bubble_fraction)}; "
-        f"exposed communication {ms(plan.exposed_comm_s)}, {plan.mode}",
-        f"memory      {plan.memory_gib:.2f} GiB of {plan.memory_limit_gib:.2f} GiB on the fullest rank, {plan.mode}"
+    rows = {
+        "layout": layout_text(plan),
+        "step": f"{seconds_text(plan.step_time_s)} ({seconds_text(low)} to {seconds_text(high)}), {plan.mode}",
+        "tokens": f"{plan.tokens_per_s:,.0f}/s, {plan.tokens_per_s_per_gpu:,.0f}/s a device, {plan.mode}",
+        "MFU": f"{percent(plan.mfu)}{_hfu(plan)}; bubble {percent(plan.bubble_fraction)}, {plan.mode}",
+        "exposed": f"{ms(plan.exposed_comm_s)} of communication{_by_group(plan)}, {plan.mode}",
+        "memory": f"{plan.memory_gib:.2f} GiB of {plan.memory_limit_gib:.2f} GiB on the fullest rank, {plan.mode}"
         + (_running_out(plan) if plan.fits else ": does not fit"),
-    ]
-    if plan.exposed_comm_by_group_s:
-        rows.append("exposed     " + ", ".join(f"{g} {ms(s)}" for g, s in plan.exposed_comm_by_group_s.items()))
+    }
     if plan.traffic_gb:
         sent = ", ".join(f"{group} {size:,.3g} GB" for group, size in plan.traffic_gb.items())
-        rows.append(f"sends       {sent} a step and device; {plan.between_nodes_gb:,.3g} GB a node to other nodes")
+        rows["sends"] = f"{sent} a step and device"
+        if plan.between_nodes_gb:
+            rows["sends"] += f"; {plan.between_nodes_gb:,.3g} GB a node to other nodes"
     if len(plan.stages) > 1:
-        rows.append("stages      " + stages_text(plan.stages))
-    return [heading(title), *[Text(row) for row in rows]]
+        rows["stages"] = stages_text(plan.stages)
+    return [heading(title), *[line for name, text in rows.items() for line in named_row(name, text)]]
+
+
+def _hfu(plan: out.PlanFigures) -> str:
+    return "" if plan.hfu is None else f", HFU {percent(plan.hfu)}"
+
+
+def _by_group(plan: out.PlanFigures) -> str:
+    found = [f"{group} {ms(seconds)}" for group, seconds in plan.exposed_comm_by_group_s.items()]
+    return f" ({', '.join(found)})" if found else ""
+
+
+def named_row(name: str, text: str) -> View:
+    """`memory      5.99 GiB of ...`: a name, and text that wraps under its own start."""
+    return bullets([text], mark=f"{name:12}")
 
 
 def predict_view(answer: out.PredictOutput) -> View:
@@ -145,8 +159,8 @@ def predict_view(answer: out.PredictOutput) -> View:
         *_idle(answer),
         *_budget(answer.budget),
         _terms(ordered, answer.step_time_s),
-        Text("run by      " + (", ".join(answer.runnable_by) or "no framework that is known")),
-        Text("constants   " + (", ".join(origins) or "none")),
+        *named_row("run by", ", ".join(answer.runnable_by) or "no framework that is known"),
+        *named_row("constants", ", ".join(origins) or "none"),
     ]
 
 
@@ -155,7 +169,7 @@ def _idle(answer: out.PredictOutput) -> View:
     if len(answer.stage_compute_s) < 2:
         return []
     shares = [f"{1 - busy / answer.step_time_s:.0%}" for busy in answer.stage_compute_s]
-    return [Text(f"idle        {', '.join(shares)} of a step by pipeline rank, {answer.mode}")]
+    return named_row("idle", f"{', '.join(shares)} of a step by pipeline rank, {answer.mode}")
 
 
 def _budget(budget: out.BudgetPart | None) -> View:
@@ -168,7 +182,7 @@ def _budget(budget: out.BudgetPart | None) -> View:
         words += f", {budget.energy_mwh:,.1f} MWh (every board at its {budget.board_watts:,.0f} W all the time)"
     if budget.cost is not None:
         words += f", cost {budget.cost:,.0f}"
-    return [Text(f"budget      {words}; without restarts and evaluation, predicted")]
+    return named_row("budget", f"{words}; without restarts and evaluation, predicted")
 
 
 def why_view(answer: out.WhyOutput) -> View:
