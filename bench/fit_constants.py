@@ -104,9 +104,9 @@ KNOBS: dict[str, dict[str, tuple[float, float, bool]]] = {
     "megatron-bridge": {"tp_overlap": (0.6, 0.15, True), "host": (2.5, 0.4, False)},
     "megatron-deepspeed": {"skew_us": (100.0, 0.7, False)},
     "megatron-deepspeed-2023": {
-        "host": (8.0, 0.2, False),
-        "skew_us": (170.0, 0.1, False),
-        "loss": (4.0, 0.2, False),
+        "host": (8.0, 0.08, False),
+        "skew_us": (170.0, 0.05, False),
+        "loss": (4.0, 0.1, False),
     },
     "llm-foundry": {"attention": (0.7, 0.2, False)},
     "nanotron": {"passes": (1.4, 0.3, False), "step_ms": (50.0, 0.7, False)},  # operators that are not fused

@@ -3,8 +3,9 @@
     python bench/regret.py [ROWS.csv ...] [--each] [--held-out ORIGIN]
 
 Prints the mean and worst regret and Kendall's tau (see `planner/ranking.py`) of the single-node sweep and of the
-measured rows. `--each` prints every group that lost something. `--held-out github:VIA-Research/vTrain` first refits the
-constants without the rows of that repository or paper, and forgets what they say of their software.
+measured rows, complete ones of trust A and B. `--each` prints every group that lost something. `--held-out
+github:VIA-Research/vTrain` first refits the constants without the rows of that repository or paper, and forgets what
+they say of their software.
 """
 
 import argparse
@@ -43,8 +44,8 @@ def main() -> None:
     if asked.held_out:
         without(asked.held_out)
     for path in asked.rows or (DATA / "single_node_sweep.csv", DATA / "measurements.csv"):
-        judged = [found for found in map(judge, read_rows(path)) if not isinstance(found, Skipped)]
-        found = groups(judged)
+        rows = (row for row in read_rows(path) if row.complete and row.trust in ("A", "B"))
+        found = groups(one for one in map(judge, rows) if not isinstance(one, Skipped))
         for group in found if asked.each else ():
             if group.regret:
                 row = group.first.shown.row

@@ -12,6 +12,7 @@ from meshwright.planner.configurations import Skipped, configuration_of
 from meshwright.planner.rows_stack import year_month
 from meshwright.planner.validate_measured import extrapolated, measured_step
 from meshwright.predictor.costs import step_costs
+from meshwright.predictor.stacks import stack_of
 from meshwright.predictor.step import pipeline_ends, step_seconds
 from meshwright.predictor.table import layout_table, stage_table
 
@@ -73,7 +74,7 @@ def predicted_s(plan: Plan) -> float:
     """Seconds of a step, without memory and the rest of a prediction."""
     stages = stage_table(layout_table(plan.setup, plan.layout, plan.batch), plan.layout.stages, plan.layout.placement)
     costs = step_costs(plan.setup, plan.layout, plan.batch, stages)
-    return step_seconds(pipeline_ends(plan.layout, plan.batch, costs), costs)
+    return step_seconds(pipeline_ends(plan.layout, plan.batch, costs, stack_of(plan.setup)), costs)
 
 
 def log_error(one: Timed) -> float:

@@ -18,12 +18,13 @@ from meshwright.layout.batch import Batch
 from meshwright.layout.degrees import Layout
 from meshwright.layout.schedules import actions
 from meshwright.predictor import constants
-from meshwright.predictor.costs import StepCosts, step_costs
+from meshwright.predictor.costs import StepCosts, pipeline_bound, step_costs
 from meshwright.predictor.memory import fits, memory_of, stage_memories
 from meshwright.predictor.mixed import stages_of
 from meshwright.predictor.origins import origins_of
 from meshwright.predictor.pipeline import Costs, Simulation, rank_ends, simulate
 from meshwright.predictor.spread import spread_of
+from meshwright.predictor.stacks import Stack, stack_of
 from meshwright.predictor.table import Figure, StageTable, by_rank
 from meshwright.predictor.utilisation import model_flops_utilisation
 from meshwright.timeline.columns import Action, Kind, Timeline, build
@@ -40,10 +41,13 @@ def run_pipeline(layout: Layout, batch: Batch, costs: StepCosts) -> Simulation:
     )  # fmt: skip
 
 
-def pipeline_ends(layout: Layout, batch: Batch, costs: StepCosts) -> Floats:
-    """When each pipeline rank ends its last action, seconds from the start of the step."""
+def pipeline_ends(layout: Layout, batch: Batch, costs: StepCosts, stack: Stack | None = None) -> Floats:
+    """When each pipeline rank ends its last action, seconds from the start of the step. Zero-bubble schedules with
+    twice the memory of 1F1B (Qi et al. 2024, ZB-H2) leave no bubble but the way of the first micro-batch."""
     if len(layout.placement) == 1:
         return (costs.forward_s + costs.backward_s) * batch.micro_batches
+    if stack is not None and stack.in_flight >= 2 and layout.schedule == "zb-h1" and layout.pp > 1:
+        return pipeline_bound(layout.placement, costs.actions, costs.hop_s, batch.micro_batches, split=True)
     orders = actions(layout.schedule if layout.pp > 1 else "1f1b", layout.placement, batch.micro_batches)
     seconds: Costs = {
         "F": costs.forward_s.tolist(), "B": costs.backward_s.tolist(), "I": costs.input_backward_s.tolist(),
@@ -137,7 +141,7 @@ def predict(plan: Plan, measured: MeasuredUnits | None = None) -> Prediction:
     """
     stages = stages_of(plan.setup, plan.layout, plan.batch, measured)
     costs = step_costs(plan.setup, plan.layout, plan.batch, stages, measured)
-    ends = pipeline_ends(plan.layout, plan.batch, costs)
+    ends = pipeline_ends(plan.layout, plan.batch, costs, stack_of(plan.setup))
     return prediction_of(plan.setup, plan.layout, plan.batch, stages, costs, ends, measured)
 
 
