@@ -51,6 +51,10 @@ def _readers(inputs: Recognition, setup: Setup | None) -> list[Callable[[], Said
         from meshwright.diagnosis.memory import diagnose_snapshots
 
         readers.append(lambda: diagnose_snapshots(snapshots))
+    if operations := inputs.of(Input.OPERATIONS):
+        from meshwright.diagnosis.operations import diagnose_operations
+
+        readers.append(lambda: diagnose_operations(operations, setup))
     if rates := inputs.of(Input.THROUGHPUT):
         from meshwright.diagnosis.scaling import diagnose_throughput
 

@@ -35,3 +35,6 @@ USUAL_USE = 0.40
 
 UNEVEN = 1.20
 """Experts, or the work of a step's samples, are uneven from this ratio of the most to the mean on."""
+
+REPLAY_ERROR = 0.05
+"""A replay that misses the recorded step by more than this share is not used to predict what a change would do."""
