@@ -1,7 +1,7 @@
 """The diagnosis of a run, of a timeline or of trace files: what cost time, why, and what would cure it."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,23 +9,28 @@ import numpy as np
 from meshwright.basics.errors import bad_input
 from meshwright.basics.quantities import seconds_text
 from meshwright.diagnosis.bubbles import bubble_of
+from meshwright.diagnosis.communication import communicates
 from meshwright.diagnosis.evidence import Evidence, gather
 from meshwright.diagnosis.imbalance import find_imbalance
 from meshwright.diagnosis.micro_batches import find_too_few_micro_batches
 from meshwright.diagnosis.recompute import find_needless_recompute
 from meshwright.diagnosis.replay import REFUSED, TRUSTED, Replay, replay_of
 from meshwright.diagnosis.stragglers import find_slow_ranks
+from meshwright.diagnosis.traced import traced
+from meshwright.diagnosis.traced_findings import findings_of
 from meshwright.files.findings import Diagnosis, Finding
 from meshwright.files.plan import Plan
 from meshwright.files.plan_toml import read_plan
 from meshwright.files.run import MeasuredUnits, RunFolder
 from meshwright.files.run_io import read_memory, read_metrics, read_units
-from meshwright.timeline.columns import Kind, Timeline
-from meshwright.traces.kineto import read_kineto
+from meshwright.timeline.columns import Timeline
+from meshwright.traces.kineto import Traces, read_kineto
 from meshwright.traces.spans import missing_ranks, read_run
 
 
-def diagnose_paths(paths: Sequence[Path | str]) -> Diagnosis:
+def diagnose_paths(
+    paths: Sequence[Path | str], *, cache: bool = True, said: Callable[[str], None] = lambda _: None
+) -> Diagnosis:
     """Diagnose what the paths are: one run folder, or trace files of torch.profiler (and folders of them).
 
     Raises InputError when a path cannot be read, or run folders and other paths are mixed.
@@ -36,9 +41,22 @@ def diagnose_paths(paths: Sequence[Path | str]) -> Diagnosis:
         if len(given) > 1:
             raise bad_input("one run at a time, not mixed with other paths", value=[str(path) for path in given])
         return diagnose_run(runs[0])
-    traces = read_kineto(given)
-    inputs = tuple(str(path) for path in given)
-    return diagnose_timeline(traces.timeline, inputs=inputs, notes=traces.notes, world_size=traces.world_size)
+    traces = read_kineto(given, cache=cache, said=said)
+    return diagnose_traces(traces, tuple(str(path) for path in given))
+
+
+def diagnose_traces(traces: Traces, inputs: Sequence[str] = ()) -> Diagnosis:
+    """Diagnose traces of torch.profiler by themselves, without the plan they ran."""
+    job = traced(traces.timeline, traces.launch, traces.uses)
+    line = job.timeline if job is not None else traces.timeline
+    base = diagnose_timeline(line, inputs=inputs, notes=traces.notes, world_size=traces.world_size)
+    if job is None:
+        return base
+    world = traces.world_size or len(line.recorded)
+    findings, notes, tables = findings_of(job, silent=world > 1 and not communicates(line))
+    return dataclasses.replace(
+        base, findings=findings, abstained=(*base.abstained, *notes), tables={"traces": tables}
+    )  # fmt: skip
 
 
 def diagnose_run(folder: Path | str) -> Diagnosis:
@@ -99,15 +117,15 @@ def diagnose_timeline(
     """
     said = list(notes)
     evidence = gather(timeline, plan, measured)
-    communicates = bool((timeline.kind == Kind.COMMUNICATION).any())
-    silent = not communicates and (world_size or len(timeline.recorded)) > 1 and timeline.mode != "predicted"
+    heard = communicates(timeline)
+    silent = not heard and (world_size or len(timeline.recorded)) > 1 and timeline.mode != "predicted"
     if silent:
         ranks = world_size or len(timeline.recorded)
         said.append(
             f"no collectives found although the job has {ranks} ranks: communication was not recorded, and how much of "
             "it compute covers cannot be said"
         )
-    if communicates and timeline.mode == "dilated":
+    if heard and timeline.mode == "dilated":
         said.append(
             f"only computing is stretched: communication counts as its wall time over {timeline.time_scale:g}, which "
             "is up to that many times too little"

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -43,7 +44,8 @@ class Split:
 def windows_of(timeline: Timeline) -> tuple[Window, ...]:
     """The steps seen, each from the first to the last device span of any rank.
 
-    Spans outside marked steps are left out; where no step is marked, all spans are one window.
+    Spans outside marked steps are left out; where no step is marked, all spans are one window. Steps whose spans
+    overlap (a device that lags behind its host) meet where the later one begins, so that no time counts twice.
     """
     device = timeline.kind != Kind.HOST
     steps = np.unique(timeline.step[device])
@@ -52,6 +54,9 @@ def windows_of(timeline: Timeline) -> tuple[Window, ...]:
     for step in marked.tolist() if len(marked) else steps.tolist():
         mine = device & (timeline.step == step)
         found.append(Window(step, int(timeline.start[mine].min()), int(timeline.end[mine].max())))
+    for k, (one, following) in enumerate(pairwise(found)):
+        if one.start < following.start < one.end:
+            found[k] = Window(one.step, one.start, following.start)
     return tuple(found)
 
 

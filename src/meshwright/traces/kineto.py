@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.basics.errors import Complaint, InputError, bad_input
-from meshwright.timeline.columns import Timeline, build, concatenate
+from meshwright.timeline.columns import Kind, Timeline, build, concatenate
 from meshwright.traces.kineto_cache import cached, keep
 from meshwright.traces.kineto_part import Part
 from meshwright.traces.kineto_worker import read_parts
@@ -115,18 +115,34 @@ def _line(rank: int, part: Part, shift: int) -> Timeline:
         for k, name in enumerate(("start", "end", "kind", "name", "stream", "group", "sequence", "size"))
     }
     columns |= {"start": part.rows[:, 0] + shift, "end": part.rows[:, 1] + shift}
-    columns |= {"rank": np.full(len(part.rows), rank, np.int32), "step": _steps(part.rows[:, 0], part.steps)}
+    columns |= {"rank": np.full(len(part.rows), rank, np.int32), "step": _steps(part)}
     return build(
         columns, names=part.names, groups=part.groups, recorded=(rank,) if len(part.rows) else (), mode="measured"
     )  # fmt: skip
 
 
-def _steps(starts: NDArray[np.int64], steps: NDArray[np.int64]) -> NDArray[np.int32]:
-    """The step in which each span starts; -1 outside all."""
-    out = np.full(len(starts), -1, np.int32)
-    if len(steps) and len(starts):
-        at = np.searchsorted(steps[:, 0], starts, side="right") - 1
-        inside = (at >= 0) & (starts < steps[np.maximum(at, 0), 1])
+def _steps(part: Part) -> NDArray[np.int32]:
+    """The step of each span, -1 outside all: where it starts; or where it was launched, if steps are the host's.
+
+    Device work without a launch record then goes with what ran before it; before the first launched span, to none.
+    """
+    starts, launched = part.rows[:, 0], part.launch[:, 0] >= 0
+    if not (part.by_launch and launched.any() and len(part.steps)):
+        return _inside(starts, part.steps)
+    out = _inside(np.where(launched, part.launch[:, 0], starts), part.steps)
+    device = np.flatnonzero(part.rows[:, 2] != Kind.HOST)
+    device = device[np.argsort(starts[device], kind="stable")]
+    latest = np.maximum.accumulate(np.where(launched[device], np.arange(len(device)), -1))
+    filled = np.where(latest >= 0, out[device[np.maximum(latest, 0)]], -1)
+    out[device] = np.where(launched[device], out[device], filled)
+    return out
+
+
+def _inside(times: NDArray[np.int64], steps: NDArray[np.int64]) -> NDArray[np.int32]:
+    out = np.full(len(times), -1, np.int32)
+    if len(steps) and len(times):
+        at = np.searchsorted(steps[:, 0], times, side="right") - 1
+        inside = (at >= 0) & (times < steps[np.maximum(at, 0), 1])
         out[inside] = steps[at[inside], 2]
     return out
 

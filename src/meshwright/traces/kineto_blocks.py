@@ -206,11 +206,11 @@ class EventStream:
         return None
 
     def _alone(self, piece: bytes) -> bool:
+        """Is a piece an event by itself, with its phase (so no object inside one)?"""
         try:
-            self._event_of[self._exact].decode(piece)
+            return bool(self._event_of[self._exact].decode(piece).ph)
         except _BAD:
             return False
-        return True
 
     def _last(self, buffer: bytes) -> Iterator[list[Event]]:
         """The last block: up to the end of the list, or of the last whole event where the file is cut off."""

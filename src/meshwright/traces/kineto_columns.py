@@ -246,7 +246,7 @@ def numbers(values: Sequence[Any]) -> Integers:
     if array.ndim == 1 and array.dtype == np.int64:
         whole: Integers = array
         return whole
-    return np.array([number(value) for value in values], np.int64)
+    return np.fromiter((number(value) for value in values), np.int64, len(values))
 
 
 _FAR = 9_000_000_000_000_000  # µs: beyond it nanoseconds leave 64 bits
@@ -256,10 +256,12 @@ def nanoseconds(microseconds: Sequence[int | float | Decimal]) -> Integers:
     """Times in whole nanoseconds; 0 for what lies beyond 64 bits."""
     array = np.array(microseconds)
     if array.dtype == np.int64 and not (np.abs(array) >= _FAR).any():
-        return array * 1000
+        exact: Integers = array * 1000
+        return exact
     if array.dtype == np.float64 and not (np.abs(array) >= EXACT_FLOATS).any():
-        return np.rint(array * 1000).astype(np.int64)
-    return np.array([_ns(value) for value in microseconds], np.int64)
+        whole: Integers = np.rint(array * 1000).astype(np.int64)
+        return whole
+    return np.fromiter((_ns(value) for value in microseconds), np.int64, len(microseconds))
 
 
 def _ns(microseconds: int | float | Decimal) -> int:

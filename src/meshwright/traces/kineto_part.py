@@ -25,7 +25,8 @@ class Part:
     [spans, 2] is when each was launched (start and end of the call), -1 where that was not recorded.
 
     Times are nanoseconds; `base_ns` is to be added to all (0: the file says none). `steps` [steps, 3] are start, end
-    and number of the profiler's steps; `step_source` says on which side they were marked. `uses` says what each group
+    and number of the profiler's steps; `by_launch` says that they are the host's, so that a span belongs to the step
+    it was launched in. `uses` says what each group
     (by its id) is for, where the trace does.
     """
 
@@ -34,6 +35,7 @@ class Part:
     steps: Integers
     names: tuple[str, ...]
     groups: tuple[tuple[int, ...], ...]
+    by_launch: bool
     uses: Mapping[int, str]
     rank: int | None
     world_size: int | None
@@ -100,14 +102,23 @@ def _part(stream: EventStream, columns: Columns) -> Part:
         launch = np.concatenate([launch, np.full((len(host), 2), -1, np.int64)])
     if columns.negative:
         remarks.append(f"{columns.negative} events of negative duration were counted as empty")
-    marked = columns.steps[True] if len(device) and columns.steps[True] else columns.steps[False]
+    marked, by_launch = _marks(columns, bool(len(device)))
     info = stream.header.distributed
     return Part(
         rows, launch, np.array(sorted(marked), np.int64).reshape(-1, 3), tuple(columns.names), tuple(columns.groups),
-        columns.uses, _known(info.rank) if info else None, _known(info.world_size) if info else None,
+        by_launch, columns.uses, _known(info.rank) if info else None, _known(info.world_size) if info else None,
         max(0, number(stream.header.base_ns)),
         stream.seen, tuple(remarks), tuple(stream.notes), Counter(columns.unclassified),
     )  # fmt: skip
+
+
+def _marks(columns: Columns, on_device: bool) -> tuple[list[tuple[int, int, int]], bool]:
+    """The profiler's steps and whether they are the host's: its own marks where the device has none that cover it."""
+    device, host = columns.steps[True], columns.steps[False]
+    long = sum(end - start for start, end, _ in device), sum(end - start for start, end, _ in host)
+    if on_device and device and 2 * long[0] >= long[1]:
+        return device, False
+    return host, on_device
 
 
 def _known(value: object) -> int | None:
@@ -119,7 +130,8 @@ def _known(value: object) -> int | None:
 def save_part(part: Part, path: Path) -> None:
     """Write a part; the file appears whole or not at all."""
     header = {
-        "names": part.names, "groups": part.groups, "uses": list(part.uses.items()), "rank": part.rank,
+        "by_launch": part.by_launch, "names": part.names, "groups": part.groups, "uses": list(part.uses.items()),
+        "rank": part.rank,
         "world_size": part.world_size, "base_ns": part.base_ns, "seen": part.seen, "remarks": part.remarks,
         "notes": part.notes, "unclassified": part.unclassified,
     }  # fmt: skip
@@ -137,8 +149,8 @@ def load_part(path: Path) -> Part | None:
             rows, launch, steps = data["rows"], data["launch"], data["steps"]
         return Part(
             rows, launch, steps, tuple(header["names"]), tuple(tuple(group) for group in header["groups"]),
-            dict(header["uses"]), header["rank"], header["world_size"], header["base_ns"], header["seen"],
-            tuple(header["remarks"]), tuple(header["notes"]), header["unclassified"],
+            header["by_launch"], dict(header["uses"]), header["rank"], header["world_size"], header["base_ns"],
+            header["seen"], tuple(header["remarks"]), tuple(header["notes"]), header["unclassified"],
         )  # fmt: skip
     except (OSError, ValueError, KeyError, EOFError, BadZipFile, TypeError):
         return None

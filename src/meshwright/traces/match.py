@@ -47,6 +47,12 @@ def match_collectives(timeline: Timeline) -> Matches:
     partial: list[Collective] = []
     notes: list[str] = []
     inferred = False
+    many = [
+        key for key in keyed if key[0] >= 0 and len(timeline.groups[key[0]]) > 2 and _transfers(timeline, keyed[key])
+    ]
+    if many:
+        count = sum(len(spans) for key in many for spans in keyed.pop(key).values())
+        notes.append(f"{count} transfers inside larger groups do not say their peer: left unmatched")
     for (group_id, name_id, sequence, _), spans in keyed.items():
         group = timeline.groups[group_id] if group_id >= 0 else tuple(sorted(spans))
         expected = recorded & set(group)
@@ -73,6 +79,11 @@ def _key(timeline: Timeline, span: int) -> tuple[int, int, int, int]:
     if group >= 0 and sequence >= 0:
         return group, -1, sequence, -1
     return group, int(timeline.name[span]), -1, int(timeline.size[span])
+
+
+def _transfers(timeline: Timeline, spans: Mapping[int, list[int]]) -> bool:
+    names = {timeline.names[timeline.name[span]] for own in spans.values() for span in own}
+    return all(name.lower().strip("_").removeprefix("i").removeprefix("batch_") in ("send", "recv") for name in names)
 
 
 def waits(timeline: Timeline, collective: Collective) -> dict[int, int]:
