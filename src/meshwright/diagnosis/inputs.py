@@ -55,6 +55,10 @@ def _readers(inputs: Recognition, setup: Setup | None) -> list[Callable[[], Said
         from meshwright.diagnosis.operations import diagnose_operations
 
         readers.append(lambda: diagnose_operations(operations, setup))
+    if trees := inputs.of(Input.PROTON):
+        from meshwright.diagnosis.kernels import diagnose_proton
+
+        readers.append(lambda: diagnose_proton(trees))
     if rates := inputs.of(Input.THROUGHPUT):
         from meshwright.diagnosis.scaling import diagnose_throughput
 
