@@ -147,6 +147,12 @@ def test_where_the_end_of_text_is_written(texts: Path, model: Path) -> None:
         end(end_of_text="<eos>")
 
 
+def test_entries_that_no_text_needs_may_lie_beyond_the_models_vocabulary(texts: Path, model: Path) -> None:
+    kinds = kinds_of(model)
+    file = open_tokens(prepare(DataSource(str(texts)), kinds - 1, silent, str(model)))  # <stop> does not occur
+    assert file.vocab == int(file.tokens.max()) + 1 < kinds
+
+
 def test_a_tokenizer_that_cannot_be_used_is_refused(texts: Path, model: Path) -> None:
     with pytest.raises(InputError, match=r"data\.tokenizer = .*token ids up to \d+, the model's vocabulary is 260"):
         prepare(DataSource(str(texts), tokenizer=str(model)), 260, silent)

@@ -20,7 +20,7 @@ _TYPES = ("uint8", "uint16", "uint32", "int8", "int16", "int32", "int64")
 
 @dataclass(frozen=True, slots=True)
 class TokenFile:
-    """Packed tokens [n], memory-mapped, every value below `vocab` (the tokenizer's true size).
+    """Packed tokens [n], memory-mapped, every value below `vocab`: what a model must know to read them.
 
     `documents` [documents + 1]: where each begins, and the end of the last; None: not known.
     """
@@ -32,7 +32,10 @@ class TokenFile:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """`header.json`. `tokens`: the file of the tokens when it is not the folder's own; `text_bytes` 0: not text."""
+    """`header.json`. `vocab`: the tokenizer's true size; `used`: one more than the largest token that occurs.
+
+    `tokens`: the file of the tokens when it is not the folder's own; `text_bytes` 0: not text.
+    """
 
     dtype: str
     count: int
@@ -41,6 +44,7 @@ class Header:
     text_bytes: int
     corpus: str
     tokens: str | None = None
+    used: int | None = None
     digest: str = ""  # of the tokens and where documents begin; the same bytes have the same
 
 
@@ -55,9 +59,14 @@ def open_tokens(path: Path) -> TokenFile:
     tokens = _mapped(file, dtype, header.count, f"{header.count} tokens", cure)
     bounds = path / DOCUMENTS
     if not bounds.exists():
-        return TokenFile(tokens, header.vocab)
+        return TokenFile(tokens, used_of(header))
     places = _mapped(bounds, np.dtype(np.int64), header.documents + 1, f"{header.documents + 1} places", cure)
-    return TokenFile(tokens, header.vocab, places)
+    return TokenFile(tokens, used_of(header), places)
+
+
+def used_of(header: Header) -> int:
+    """Tokens that a model must know: a tokenizer may have entries that no text of the corpus needs."""
+    return header.vocab if header.used is None else header.used
 
 
 def _mapped(file: Path, dtype: np.dtype[Any], count: int, what: str, cure: str) -> NDArray[Any]:

@@ -18,7 +18,7 @@ from meshwright.basics.quantities import MIB, bytes_text, count_text
 from meshwright.files.setup import DataSource
 from meshwright.files.strict_json import dump, load_as
 from meshwright.trainer.corpus import Corpus, fingerprint, open_corpus
-from meshwright.trainer.data import DOCUMENTS, HEADER, TOKENIZER, TOKENS, Header
+from meshwright.trainer.data import DOCUMENTS, HEADER, TOKENIZER, TOKENS, Header, used_of
 from meshwright.trainer.data_indexed import Indexed, highest_token, open_indexed
 from meshwright.trainer.data_readers import pieces
 from meshwright.trainer.data_tokenise import Spelling, tokenise
@@ -27,7 +27,7 @@ from meshwright.trainer.tokenizer import END_OF_TEXT, end_of_text, load_tokenize
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-LAYOUT_VERSION = 2  # part of the cache key: raise it when the bytes of a token folder change
+LAYOUT_VERSION = 3  # part of the cache key: raise it when the bytes of a token folder change
 DEFAULT_LIMIT_MIB = 8.0  # of the standard library's sources, when the job sets no limit
 SAMPLE_BYTES = 4 * MIB  # text the tokenizer is trained on
 _ABANDONED_S = 7 * 24 * 3600.0  # half-made folders are removed after a week
@@ -80,10 +80,10 @@ def prepare(source: DataSource, vocab: int, progress: Callable[[str], None], con
     cut = recipe.limit is not None and header.text_bytes >= recipe.limit
     limited = f", limited to {source.limit_mib or DEFAULT_LIMIT_MIB:g} MiB" if cut else ""
     progress(f"data: {count_text(header.count)} tokens of {header.vocab} kinds from {corpus.label}{limited}")
-    if header.vocab > vocab:
-        raise bad_input(f"has token ids up to {header.vocab - 1}, the model's vocabulary is {vocab}",
+    if used_of(header) > vocab:
+        raise bad_input(f"has token ids up to {used_of(header) - 1}, the model's vocabulary is {vocab}",
                         field="data.tokenizer" if recipe.tokenizer else "data.path", value=repr(corpus.label),
-                        legal=f"model.vocab of at least {header.vocab}, or other data")  # fmt: skip
+                        legal=f"model.vocab of at least {used_of(header)}, or other data")  # fmt: skip
     return folder
 
 
@@ -157,7 +157,16 @@ def _write_text(work: Path, recipe: _Recipe, progress: Callable[[str], None]) ->
         tokenizer.save(str(work / TOKENIZER))
         end = end_of_text(tokenizer, work / TOKENIZER, END_OF_TEXT)
     made = tokenise(work, corpus, Spelling(tokenizer, work / TOKENIZER, end), recipe.limit, progress)
-    return Header(made.dtype, made.count, made.kinds, made.documents, made.text_bytes, corpus.label, digest=made.digest)
+    return Header(
+        made.dtype,
+        made.count,
+        made.kinds,
+        made.documents,
+        made.text_bytes,
+        corpus.label,
+        used=made.used,
+        digest=made.digest,
+    )
 
 
 def _index(work: Path, corpus: Corpus, progress: Callable[[str], None]) -> Header:
@@ -177,7 +186,7 @@ def _index(work: Path, corpus: Corpus, progress: Callable[[str], None]) -> Heade
     else:
         file, dtype = None, np.dtype(np.uint16 if kinds <= 2**16 else np.uint32).name
         _join(parts, work / TOKENS, dtype, progress)
-    return Header(dtype, count, kinds, len(documents) - 1, 0, corpus.label, file, digest.hexdigest())
+    return Header(dtype, count, kinds, len(documents) - 1, 0, corpus.label, file, digest=digest.hexdigest())
 
 
 def _join(parts: list[Indexed], file: Path, dtype: str, progress: Callable[[str], None]) -> None:

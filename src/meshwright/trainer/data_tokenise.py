@@ -70,6 +70,7 @@ class Made:
     kinds: int
     documents: int
     text_bytes: int
+    used: int  # one more than the largest token
     digest: str
 
 
@@ -182,7 +183,7 @@ def _join(
     progress: Callable[[str], None],
 ) -> Made:  # fmt: skip
     """Write the parts one behind the other. `whole`: bytes of all files, when the progress is to be said in time."""
-    count = documents = size = 0
+    count = documents = size = used = 0
     sums = hashlib.sha256(), hashlib.sha256()
     said = time.monotonic()
     with (work / TOKENS).open("wb") as tokens, (work / DOCUMENTS).open("wb") as bounds:
@@ -192,12 +193,13 @@ def _join(
             for file, digest, values in ((tokens, sums[0], part.tokens), (bounds, sums[1], ends)):
                 file.write(values.tobytes())
                 digest.update(values.tobytes())
+            used = max(used, 1 + int(part.tokens.max(initial=0)))
             count, documents, size = count + len(part.tokens), documents + len(part.ends), size + part.text_bytes
             if whole is None or time.monotonic() - said > _SAY_S:
                 said = time.monotonic()
                 of = "" if whole is None else f" of files of {bytes_text(whole)}"
                 progress(f"data: {bytes_text(size)} of text{of}, {count_text(count)} tokens")
-    return Made(str(spelling.dtype), count, token_kinds(spelling.tokenizer), documents, size, joint(sums))
+    return Made(str(spelling.dtype), count, token_kinds(spelling.tokenizer), documents, size, used, joint(sums))
 
 
 def joint(sums: Iterable["hashlib._Hash"]) -> str:
