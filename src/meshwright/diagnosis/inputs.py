@@ -25,7 +25,7 @@ def diagnose_inputs(paths: Sequence[Path | str], setup: Setup | None = None) -> 
     if runs:
         from meshwright.diagnosis.diagnose import diagnose_run
 
-        return diagnose_run(runs[0])
+        return _with_settings(diagnose_run(runs[0]), RunFolder(runs[0]))
     inputs = recognise(given)
     found = None
     if traces := inputs.of(Input.KINETO):
@@ -38,6 +38,17 @@ def diagnose_inputs(paths: Sequence[Path | str], setup: Setup | None = None) -> 
 
         said += diagnose_logs(inputs.of(Input.RECORDER), inputs.of(Input.LOG), setup)
     return _joined(tuple(str(path) for path in given), found, said, inputs.notes)
+
+
+def _with_settings(found: Diagnosis, run: RunFolder) -> Diagnosis:
+    """The diagnosis of a run and what its recorded environment adds."""
+    if not run.environment.exists():
+        return found
+    from meshwright.diagnosis.settings import judge_settings, layout_of, read_variables
+    from meshwright.files.plan_toml import read_plan
+
+    added = judge_settings(read_variables(run.environment), layout_of(read_plan(run.plan).setup), found.ranks)
+    return replace(found, findings=(*found.findings, *added))
 
 
 def _readers(inputs: Recognition, setup: Setup | None) -> list[Callable[[], Said]]:
@@ -59,6 +70,10 @@ def _readers(inputs: Recognition, setup: Setup | None) -> list[Callable[[], Said
         from meshwright.diagnosis.kernels import diagnose_proton
 
         readers.append(lambda: diagnose_proton(trees))
+    if environments := inputs.of(Input.ENVIRONMENT):
+        from meshwright.diagnosis.settings import diagnose_settings
+
+        readers.append(lambda: diagnose_settings(environments, setup))
     if rates := inputs.of(Input.THROUGHPUT):
         from meshwright.diagnosis.scaling import diagnose_throughput
 

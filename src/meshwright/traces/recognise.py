@@ -25,6 +25,7 @@ class Input(StrEnum):
     TIMING = "timing table"
     THROUGHPUT = "throughput table"
     ROUTING = "expert routing counts"
+    ENVIRONMENT = "environment"
     LOG = "log"
 
 
@@ -58,6 +59,7 @@ _TABLES = (
 )
 _RATES = {"step_s", "tokens_per_s", "samples_per_s", "tokens_per_s_per_gpu", "samples_per_s_per_gpu"}
 _JSON = re.compile(r"\{|\[\s*(?:[\[{\"\]]|-?[\d.]+\s*,|$)")  # a log may begin with [rank3] or [1]
+_VARIABLE = re.compile(r"^(?:export )?[A-Z][A-Z0-9_]+=", re.MULTILINE)
 _COLUMN = re.compile(r"[\w ()%/.#-]{1,40}")
 _LOG_WORDS = re.compile(
     r"watchdog|ProcessGroup|NCCL|gloo|collective|overflow|loss.?scale|rendezvous|timed? ?out|torch\.distributed|c10d",
@@ -181,6 +183,8 @@ def _json(text: str, name: str) -> Input:
         re.search(r'"entries"\s*:', text) and re.search(r'"(collective_seq_id|profiling_name|pg_id)"', text)
     ):
         return Input.RECORDER
+    if re.search(r'"variables"\s*:\s*\{', text) and '"meshwright"' in text:
+        return Input.ENVIRONMENT
     if re.match(r'\{\s*"(ts|ph|pid|name)"', text) and '"ph"' in text:
         return Input.KINETO
     if len(text) < 1 << 16 and not re.search(r"[\]}]\s*$", text):
@@ -196,6 +200,8 @@ def _plain(text: str, path: Path) -> Input:
             return kind
     if header & {"devices", "gpus"} and header & _RATES:
         return Input.THROUGHPUT
+    if len(_VARIABLE.findall(text)) > 0.5 * text.count("\n"):
+        return Input.ENVIRONMENT
     printable = sum(char.isprintable() or char in "\r\n\t\x1b" for char in text)
     if printable < 0.9 * len(text):
         raise bad_input("bytes of no known kind", file=name, legal=_EXPECTED)
