@@ -23,7 +23,7 @@ from meshwright.predictor.constants import RESOLUTION
 
 __all__ = ["PlanResult", "Rejection", "plan", "ranked"]
 
-_SAME_DEGREES = 2  # of a short list, at most so many plans share their degrees
+_SAME_DEGREES = 1  # of a short list, at most so many plans share their degrees, unless there are too few others
 
 
 @dataclass(frozen=True, slots=True)
