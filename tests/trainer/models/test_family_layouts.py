@@ -33,6 +33,9 @@ def layouts(arch: Architecture) -> list[Plan]:
     if WRAPPED[arch.family].tensor:
         sp = wrapped_family(arch) is None
         found.append(plan(f"{arch.family}, tp", tp=2, sp=sp, recompute="full", **base))
+    if arch.family in ("gpt2", "gpt_neox"):  # fused matrices, tied ends, parallel halves: everything at once
+        stages = cut(arch, first, units - first)
+        found.append(plan(f"{arch.family}, tp and pp", tp=2, stages=stages, pp=2, zero=1, **base))
     if arch.tied and not arch.parallel_residual:  # both ends on one rank, backwards in two halves
         vee = {"stages": cut(arch, 3, 2, 2, units - 7), "placement": (0, 1, 1, 0), "pp": 2, "vpp": 2}
         found.append(plan(f"{arch.family}, zbv", schedule="zbv", **vee, **base))
