@@ -50,7 +50,8 @@ def test_d3_by_the_command_with_a_job(tmp_path: Path) -> None:
     environment, job = tmp_path / "env.txt", tmp_path / "job.toml"
     environment.write_text("PATH=/bin\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\nNCCL_DEBUG=INFO\n")
     job.write_text(
-        'format = 1\n[model]\nname = "llama-3-8b"\n[cluster]\ngpu = "H100-80GB-SXM"\ngpus = 64\ninter_node = "ib-ndr"\n[batch]\nglobal = 64\n'
+        'format = 1\n[model]\nname = "llama-3-8b"\n[cluster]\ngpu = "H100-80GB-SXM"\ngpus = 64\n'
+        'inter_node = "ib-ndr"\n[batch]\nglobal = 64\n'
         "seq_len = 4096\n[layout]\ntp = 1\ndp = 64\n"
     )
     assert any("--job" in note for note in diagnose_inputs([environment]).abstained)

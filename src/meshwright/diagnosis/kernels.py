@@ -42,10 +42,10 @@ def _row(scope: Scope, total: float, limits: Limits | None) -> dict[str, object]
     moved = None if scope.bytes is None else scope.bytes / scope.seconds
     share = None if moved is None or not peak else moved / peak
     return {
-        "scope": " > ".join(scope.path[-4:]) or "(root)", "device": scope.device, "seconds": scope.seconds,
-        "share": scope.seconds / total, "calls": scope.count, "s_per_call": scope.seconds / scope.count,
-        "flops_per_s": None if scope.flops is None else scope.flops / scope.seconds, "width_bits": scope.width,
-        "bytes_per_s": moved, "share_of_memory_limit": share,
+        "scope": " > ".join(scope.path[-4:]) or "(root)", "seconds": scope.seconds, "share": scope.seconds / total,
+        "calls": scope.count, "flops_per_s": None if scope.flops is None else scope.flops / scope.seconds,
+        "bytes_per_s": moved, "share_of_memory_limit": share, "device": scope.device,
+        "s_per_call": scope.seconds / scope.count, "width_bits": scope.width,
         "flops_per_byte": None if not scope.flops or not scope.bytes else scope.flops / scope.bytes,
         "bound": None if share is None else "memory" if share >= _NEAR else "not memory",
     }  # fmt: skip

@@ -31,17 +31,19 @@ def diagnose_nsight(paths: Sequence[Path]) -> Said:
     steps = max(1, len(windows))
     found = [_idle(gaps, steps, notes), _copies(line, splits), _one_stream(line, splits)]
     tables: dict[str, object] = dict(traces.tables)
-    tables["idle by cause"] = {
-        f"rank {gap.rank}": {
-            "span_s": gap.span / 1e9, "idle_s": gap.idle / 1e9, "host_s": gap.host / 1e9,
-            "after_launch_s": gap.launched / 1e9, "launch_not_recorded_s": gap.unknown / 1e9,
+    tables["by GPU"] = [
+        {
+            "rank": gap.rank, "span_s": gap.span / 1e9, "compute_s": split.compute_s * steps, "idle_s": gap.idle / 1e9,
+            "host_s": gap.host / 1e9, "launched_s": gap.launched / 1e9,
+            "unknown_s": gap.unknown / 1e9,
         }
-        for gap in gaps
-    }  # fmt: skip
+        for gap, split in zip(gaps, splits, strict=True)
+    ]  # fmt: skip
+    shown = splits if communicates or len(splits) < 2 else ()
     marked = len(windows) > 1 or windows[0].step >= 0
     window = f"{len(windows)} marked steps" if marked else "all that was captured, steps not marked"
     return Said(
-        f"{window}, on {len(line.recorded)} GPUs", tables=tables, ranks=splits, abstained=tuple(notes),
+        f"{window}, on {len(line.recorded)} GPUs", tables=tables, ranks=shown, abstained=tuple(notes),
         findings=tuple(finding for finding in found if finding is not None),
     )  # fmt: skip
 

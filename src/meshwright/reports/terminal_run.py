@@ -8,8 +8,11 @@ from rich.text import Text
 from meshwright.basics.quantities import seconds_text
 from meshwright.files import outputs_run as ran
 from meshwright.reports.terminal import View
+from meshwright.reports.terminal_inputs import tables_view
 from meshwright.reports.terminal_parts import bullets, change_text, cost_text, count_of, heading, ms, percent, table
 from meshwright.reports.terminal_plan import figures_view
+
+_UNITS = "; ms a step and share; comm and copy where not covered by compute"
 
 
 def train_view(answer: ran.TrainOutput) -> View:
@@ -53,12 +56,18 @@ def diagnose_view(answer: ran.DiagnoseOutput) -> View:
     known = {key: value for key, value in answer.bubble.items() if value not in (None, [])}
     bubble = [f"{_words(key)} {_evidence(key, value)}" for key, value in known.items()]
     return [
-        heading(f"{answer.window} ({answer.mode}; ms a step and share; comm and copy where not covered by compute)"),
+        heading(f"{answer.window} ({answer.mode}{_UNITS if answer.ranks else ''})"),
         *([grid] if answer.ranks else []),
         *([Text("pipeline: " + ", ".join(bubble))] if bubble else []),
+        *tables_view({**{path: said for path, said in answer.memory.items() if _rows(said)}, **answer.tables}),
         *findings_view(answer.findings),
         *bullets([f"not said: {text}" for text in answer.abstained], mark=""),
     ]
+
+
+def _rows(said: object) -> bool:
+    """Is it a list of rows, as snapshots have, and not a run's own memory?"""
+    return isinstance(said, list) and all(isinstance(row, dict) for row in said)
 
 
 def _split(seconds: float, window: float) -> str:
