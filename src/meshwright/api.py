@@ -52,10 +52,12 @@ def plan(
 
 
 def predict(
-    plan: PathLike, *, tokens: str | None = None, price: float | None = None, overrides: Sequence[str] = ()
-) -> dict[str, Any]:
-    """The figures of one plan; `tokens` ("300B"): and the days, GPU-hours, energy and, at `price` a GPU-hour, cost."""
-    return _object(answers.predict(plan, overrides, tokens=tokens, price=price))
+    plan: PathLike, *, tokens: str | None = None, price: float | None = None, buckets: bool = False,
+    overrides: Sequence[str] = (),
+) -> dict[str, Any]:  # fmt: skip
+    """The figures of one plan; `tokens` ("300B"): and the days, GPU-hours, energy and, at `price` a GPU-hour, cost;
+    `buckets`: sizes of the gradient exchange's buckets against each other."""
+    return _object(answers.predict(plan, overrides, tokens=tokens, price=price, buckets=buckets))
 
 
 def why(first: PathLike, second: PathLike, *, overrides: Sequence[str] = ()) -> dict[str, Any]:

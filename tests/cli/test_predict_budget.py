@@ -79,3 +79,13 @@ def test_why_names_the_choices_that_differ() -> None:
     assert "zero" not in differ
     total = sum(term["difference_s"] for term in found["terms"])
     assert total == pytest.approx(found["second_step_time_s"] - found["first_step_time_s"])
+
+
+def test_bucket_sizes_on_request(tmp_path: Path) -> None:
+    target = tmp_path / "plan.toml"
+    meshwright.plan(EXAMPLES / "job.toml", top=1, output=target)
+    found = meshwright.predict(target, buckets=True)["buckets"]
+    rounds = [one["rounds"] for one in found]
+    assert rounds == sorted(rounds, reverse=True)
+    assert sum(one["knee"] for one in found) == 1
+    assert meshwright.predict(target)["buckets"] == []

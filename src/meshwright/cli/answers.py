@@ -86,10 +86,11 @@ def plan(
 
 
 def predict(
-    file: PathLike, overrides: Sequence[str] = (), *, tokens: str | None = None, price: float | None = None
-) -> out.PredictOutput:
+    file: PathLike, overrides: Sequence[str] = (), *, tokens: str | None = None, price: float | None = None,
+    buckets: bool = False,
+) -> out.PredictOutput:  # fmt: skip
     """The figures of one plan; with `tokens` ("300B") what so many take, at `price` a GPU-hour."""
-    return predict_answer(file, overrides, tokens, price)
+    return predict_answer(file, overrides, tokens, price, buckets)
 
 
 def why(first: PathLike, second: PathLike, overrides: Sequence[str] = ()) -> out.WhyOutput:

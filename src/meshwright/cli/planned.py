@@ -9,6 +9,7 @@ from meshwright.cli.completed import read_or_cut
 from meshwright.cli.targets import target as _target
 from meshwright.files import outputs as out
 from meshwright.files.convert import plan_entry, predict_output, prediction_of
+from meshwright.files.outputs_plan import BucketPart, BudgetPart, ParetoPart, RelaxationPart
 from meshwright.files.plan import Plan
 from meshwright.files.plan_toml import write_plan
 from meshwright.files.resolve import read_setup
@@ -98,14 +99,14 @@ def _choices(bench: "Bench", best: Plan) -> list[out.ChoicePart]:
     ]
 
 
-def _pareto(bench: "Bench", best: Plan) -> list[out.ParetoPart]:
+def _pareto(bench: "Bench", best: Plan) -> list[ParetoPart]:
     from meshwright.basics.quantities import GIB
     from meshwright.layout.degrees import describe
     from meshwright.planner.pareto import front
 
     points = front(bench, best)
     return [
-        out.ParetoPart(
+        ParetoPart(
             layout=describe(point.plan.layout), micro_batch=point.plan.batch.micro_batch,
             micro_batches=point.plan.batch.micro_batches, memory_gib=point.bytes / GIB, step_time_s=point.step_s,
             slower=point.step_s / points[0].step_s - 1,
@@ -114,12 +115,12 @@ def _pareto(bench: "Bench", best: Plan) -> list[out.ParetoPart]:
     ]  # fmt: skip
 
 
-def _sensitivity(bench: "Bench", best: Plan) -> list[out.RelaxationPart]:
+def _sensitivity(bench: "Bench", best: Plan) -> list[RelaxationPart]:
     from meshwright.layout.degrees import describe
     from meshwright.planner.sensitivity import sensitivity
 
     return [
-        out.RelaxationPart(
+        RelaxationPart(
             change=one.change, gain=one.gain,
             tokens_per_s=None if one.plan is None else prediction_of(one.plan).tokens_per_s,
             layout="no plan" if one.plan is None else describe(one.plan.layout),
@@ -130,7 +131,7 @@ def _sensitivity(bench: "Bench", best: Plan) -> list[out.RelaxationPart]:
 
 
 def predict_answer(
-    file: PathLike, overrides: Sequence[str], tokens: str | None, price: float | None
+    file: PathLike, overrides: Sequence[str], tokens: str | None, price: float | None, buckets: bool
 ) -> out.PredictOutput:
     """The figures of one plan; with `tokens` ("300B") what so many take, at `price` a GPU-hour."""
     from meshwright.basics.errors import bad_input
@@ -142,10 +143,27 @@ def predict_answer(
     extra = more_figures(found)
     if tokens is not None:
         extra["budget"] = _budget(found, tokens, price)
+    if buckets:
+        extra["buckets"] = _buckets(found)
     return predict_output(found, runners(found), breakdown(found)).model_copy(update=extra)
 
 
-def _budget(plan: Plan, tokens: str, price: float | None) -> out.BudgetPart:
+def _buckets(plan: Plan) -> list[BucketPart]:
+    from meshwright.basics.quantities import GIB
+    from meshwright.planner.buckets import knee, sweep
+
+    swept = sweep(plan)
+    best = knee(swept)
+    return [
+        BucketPart(
+            mib=one.mib, rounds=one.rounds, buffer_gib=one.buffer_bytes / GIB, exchange_s=one.exchange_s,
+            latency_share=one.latency_share, step_time_s=one.step_s, knee=one is best,
+        )
+        for one in swept
+    ]  # fmt: skip
+
+
+def _budget(plan: Plan, tokens: str, price: float | None) -> BudgetPart:
     from meshwright.basics.errors import bad_input
     from meshwright.basics.quantities import parse_count
 
@@ -158,7 +176,7 @@ def _budget(plan: Plan, tokens: str, price: float | None) -> out.BudgetPart:
     kinds = [(part.gpus, part.device.watts) for part in cluster.parts] or [(cluster.gpus, cluster.device.watts)]
     known = all(watts is not None for _, watts in kinds)
     watts = sum(gpus * (power or 0.0) for gpus, power in kinds) / cluster.gpus if known else None
-    return out.BudgetPart(
+    return BudgetPart(
         tokens=count, steps=-(-count // plan.batch.tokens), days=seconds / 86400, gpu_hours=hours,
         energy_mwh=None if watts is None else hours * watts / 1e6, board_watts=watts,
         cost=None if price is None else hours * price,

@@ -15,6 +15,9 @@ def predict(
     price: Annotated[
         float | None, typer.Option("--price", metavar="PER_HOUR", help="Price of a GPU-hour, for --tokens.")
     ] = None,
+    buckets: Annotated[
+        bool, typer.Option("--buckets", help="Sizes of the gradient exchange's buckets against each other.")
+    ] = False,
     overrides: Sets = None,
     as_json: Json = False,
     resolved: Resolved = False,
@@ -27,4 +30,4 @@ def predict(
         return show_resolved(plan, overrides or (), as_json)
     from meshwright.reports.terminal_plan import predict_view
 
-    show(answers.predict(plan, overrides or (), tokens=tokens, price=price), predict_view, as_json)
+    show(answers.predict(plan, overrides or (), tokens=tokens, price=price, buckets=buckets), predict_view, as_json)

@@ -5,23 +5,13 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from meshwright.basics.figures import Mode, Origin
-
-FORMAT: Literal[1] = 1
-
-
-class Part(BaseModel):
-    """A nested object."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)  # a verb builds what it prints
-
-
-class Output(Part):
-    """What a verb prints."""
-
-    format: Literal[1] = Field(default=FORMAT, description="version of this schema")
+from meshwright.files.outputs_base import FORMAT as FORMAT
+from meshwright.files.outputs_base import Output as Output
+from meshwright.files.outputs_base import Part as Part
+from meshwright.files.outputs_plan import BucketPart, BudgetPart, ParetoPart, RelaxationPart
 
 
 class ProblemPart(Part):
@@ -178,27 +168,6 @@ class ChoicePart(Part):
     reason: str
 
 
-class ParetoPart(Part):
-    """A plan that no other beats in both memory and time."""
-
-    layout: str
-    micro_batch: int
-    micro_batches: int
-    memory_gib: float = Field(description="of the pipeline rank that needs most")
-    step_time_s: float
-    slower: float = Field(description="share by which the step is longer than the fastest plan's")
-
-
-class RelaxationPart(Part):
-    """One thing that could be otherwise, and the best plan of the job then."""
-
-    change: str
-    gain: float | None = Field(description="share of tokens a second (and device, where there are more); null: no plan")
-    tokens_per_s: float | None
-    layout: str
-    micro_batch: int | None
-
-
 class PlanOutput(Output):
     """plan: the ranked plans and why the runners-up lost."""
 
@@ -211,22 +180,11 @@ class PlanOutput(Output):
     sensitivity: list[RelaxationPart] = Field(default=[], description="with --sensitivity: what gains most first")
 
 
-class BudgetPart(Part):
-    """What a number of tokens takes at the predicted rate, without restarts and evaluation."""
-
-    tokens: float
-    steps: int
-    days: float
-    gpu_hours: float
-    energy_mwh: float | None = Field(description="every board at its rated power all the time; null: power unknown")
-    board_watts: float | None
-    cost: float | None = Field(description="gpu_hours times the price asked for; null: no price given")
-
-
 class PredictOutput(PlanEntry, Output):
     """predict: one entry of `plans`."""
 
     budget: BudgetPart | None = Field(default=None, description="with --tokens")
+    buckets: list[BucketPart] = Field(default=[], description="with --buckets")
 
 
 class TermPart(Part):

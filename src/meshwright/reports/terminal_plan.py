@@ -7,6 +7,7 @@ from rich.text import Text
 
 from meshwright.basics.quantities import count_text, seconds_text
 from meshwright.files import outputs as out
+from meshwright.files.outputs_plan import BucketPart, BudgetPart, ParetoPart, RelaxationPart
 from meshwright.files.prediction import TIGHT
 from meshwright.reports.terminal_parts import (
     bullets,
@@ -57,7 +58,7 @@ def plan_view(answer: out.PlanOutput) -> View:
     ]
 
 
-def _front(points: Sequence[out.ParetoPart]) -> View:
+def _front(points: Sequence[ParetoPart]) -> View:
     """From the fastest plan to the leanest."""
     if not points:
         return []
@@ -68,7 +69,7 @@ def _front(points: Sequence[out.ParetoPart]) -> View:
     return [heading("less memory: the fastest plan within each (predicted)"), grid]
 
 
-def _relaxed(changes: Sequence[out.RelaxationPart]) -> View:
+def _relaxed(changes: Sequence[RelaxationPart]) -> View:
     """What each relaxation of the job would gain, the most first."""
     if not changes:
         return []
@@ -159,6 +160,7 @@ def predict_view(answer: out.PredictOutput) -> View:
         *_idle(answer),
         *_budget(answer.budget),
         _terms(ordered, answer.step_time_s),
+        *_buckets(answer.buckets),
         *named_row("run by", ", ".join(answer.runnable_by) or "no framework that is known"),
         *named_row("constants", ", ".join(origins) or "none"),
     ]
@@ -172,7 +174,20 @@ def _idle(answer: out.PredictOutput) -> View:
     return named_row("idle", f"{', '.join(shares)} of a step by pipeline rank, {answer.mode}")
 
 
-def _budget(budget: out.BudgetPart | None) -> View:
+def _buckets(buckets: Sequence[BucketPart]) -> View:
+    """A row a size; the knee is marked."""
+    if not buckets:
+        return []
+    grid = table(["bucket", "rounds", "buffer", "exchange", "latency", "step", ""])
+    for one in buckets:
+        grid.add_row(
+            f"{one.mib:g} MiB", str(one.rounds), f"{one.buffer_gib:.2f} GiB", ms(one.exchange_s),
+            percent(one.latency_share), seconds_text(one.step_time_s), "knee" if one.knee else "",
+        )  # fmt: skip
+    return [heading("buckets of the gradient exchange (predicted)"), grid]
+
+
+def _budget(budget: BudgetPart | None) -> View:
     """What the tokens asked for take."""
     if budget is None:
         return []
