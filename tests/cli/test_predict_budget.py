@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-import meshwright
 import pytest
 
+import meshwright
 from meshwright.basics.errors import InputError
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "worked-example"
@@ -46,8 +46,8 @@ def test_hfu_counts_what_full_recompute_repeats() -> None:
 
 
 def test_traffic_of_a_tensor_group() -> None:
-    """Two all-reduces a layer in forward, backward and recompute, one at each end of the model; 2 (t - 1) / t of 2 bytes
-    for each value of the hidden states, spread over pp ranks."""
+    """Two all-reduces a layer in forward, backward and recompute, one at each end of the model; 2 (t - 1) / t of 2
+    bytes for each value of the hidden states, spread over pp ranks."""
     found = meshwright.predict(PLAN)
     layers, hidden = 20, 2048
     tokens = 256 // found["layout"]["dp"] * 2048

@@ -7,7 +7,6 @@ from meshwright.basics.quantities import MIB
 from meshwright.files.plan import Plan
 from meshwright.predictor.costs import step_costs
 from meshwright.predictor.exchanges import Parameters, replica_groups, step_exchange
-from meshwright.predictor.memory import bucket_bytes
 from meshwright.predictor.stacks import stack_of
 from meshwright.predictor.step import pipeline_ends, step_seconds
 from meshwright.predictor.table import Figure, layout_table, stage_table
@@ -55,7 +54,7 @@ def sweep(plan: Plan, sizes: Sequence[float] = SIZES_MIB) -> tuple[Bucket, ...]:
         costs = step_costs(setup, other, plan.batch, stages)
         step = step_seconds(pipeline_ends(other, plan.batch, costs), costs)
         share = max(0.0, 1 - whole / seconds)
-        found.append(Bucket(mib, rounds, max(bucket_bytes(stack, mib), mib * MIB), seconds, share, step))
+        found.append(Bucket(mib, rounds, mib * MIB, seconds, share, step))
     return tuple(found)
 
 
