@@ -35,9 +35,12 @@ def write_ranks(folder: Path, ranks: int, megabytes: int) -> int:
     """Write the repeated trace for each rank; returns the bytes of all files."""
     head, events = gzip.decompress(REAL.read_bytes()).split(b'"traceEvents": [', 1)
     events = events[: events.rindex(b"]")]
-    pieces = re.split(rb'("ts": )(\d+)', events)
-    times = np.array(pieces[2::3], np.int64)
-    length = int(np.ptp(times)) + 1_000_000
+    pieces = re.split(rb'("ts": |"correlation": |ProfilerStep#)(\d+)', events)
+    numbers = np.array(pieces[2::3], np.int64)
+    what = np.array([label[:4] for label in pieces[1::3]])
+    further = np.where(what == b'"ts"', int(np.ptp(numbers[what == b'"ts"'])) + 1_000_000, 0)
+    further = np.where(what == b'"cor', int(numbers[what == b'"cor'].max()) + 1, further)
+    further = np.where(what == b"Prof", 100, further)
     total = 0
     for rank in range(ranks):
         path = folder / f"rank{rank}.json"
@@ -45,7 +48,7 @@ def write_ranks(folder: Path, ranks: int, megabytes: int) -> int:
             file.write(re.sub(rb'"rank": \d+', b'"rank": %d' % rank, head) + b'"traceEvents": [')
             again = 0
             while file.tell() < megabytes * 1e6 / ranks:
-                pieces[2::3] = [b"%d" % time for time in (times + again * length).tolist()]
+                pieces[2::3] = [b"%d" % number for number in (numbers + again * further).tolist()]
                 file.write((b"," if again else b"") + b"".join(pieces))
                 again += 1
             file.write(b"]}")

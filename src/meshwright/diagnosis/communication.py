@@ -15,6 +15,10 @@ SAME_CLOCK_NS = 50_000
 """Clocks that differ by less are one: ends of a collective agree within 1-7 µs on a host (8 GPUs, measured)."""
 
 
+APART_NS = 200_000
+"""Parts that end further apart are not one collective (guessed: 30 times what is seen on one host)."""
+
+
 @dataclass(frozen=True)
 class Collectives:
     """Matched collectives, flat: entry k is one rank's part of collective `which[k]`.
@@ -71,9 +75,43 @@ def collectives_of(timeline: Timeline) -> Collectives:
     )  # fmt: skip
 
 
+def only(collectives: Collectives, chosen: NDArray[np.bool_]) -> Collectives:
+    """Some of the collectives; `chosen` is by collective."""
+    entries = chosen[collectives.which]
+    number = np.cumsum(chosen) - 1
+    picked = np.flatnonzero(chosen).tolist()
+    columns = {name: getattr(collectives, name)[entries] for name in ("span", "rank", "step", "start", "end", "wait")}
+    return replace(
+        collectives, **columns, which=number[collectives.which[entries]], transfer=collectives.transfer[chosen],
+        last=collectives.last[chosen], size=collectives.size[chosen],
+        group=tuple(collectives.group[k] for k in picked), name=tuple(collectives.name[k] for k in picked),
+    )  # fmt: skip
+
+
+def believable(timeline: Timeline, collectives: Collectives) -> Collectives:
+    """Those that can be one collective: where no group was recorded, parts must end together (within 200 µs).
+
+    Equal names in equal order over all ranks are not enough: groups of a job may run different collectives.
+    """
+    if not len(collectives):
+        return collectives
+    first = np.flatnonzero(np.append(True, np.diff(collectives.which) > 0))
+    spread = np.maximum.reduceat(collectives.end, first) - np.minimum.reduceat(collectives.end, first)
+    nameless = timeline.group[collectives.span[first]] < 0
+    doubtful = nameless & (spread > APART_NS)
+    if not doubtful.any():
+        return collectives
+    note = (
+        f"{int(doubtful.sum())} of {len(collectives)} collectives record no group and do not end together on the ranks "
+        "that ran them in the same order: left unmatched"
+    )
+    return replace(only(collectives, ~doubtful), notes=(*collectives.notes, note))
+
+
 @dataclass(frozen=True)
 class Clocks:
-    """What was added to each rank's times, and how far ends of one collective still differ (medians, seconds)."""
+    """What was added to each rank's times, and how far ends of a collective still differ: seconds, the
+    median of the group where it is largest."""
 
     offset_s: Mapping[int, float]
     residual_s: float | None  # None: nothing to compare
@@ -82,37 +120,42 @@ class Clocks:
 def one_clock(timeline: Timeline, collectives: Collectives) -> tuple[Timeline, Clocks]:
     """The timeline with clocks of different hosts brought together by the ends of shared collectives.
 
-    A collective ends everywhere at once, so a rank's offset is the median difference of its ends to the others';
-    offsets of all ranks follow by repeated averaging over the groups. Applied where some offset is over 50 µs.
+    A collective ends everywhere at once, so within a group a rank's clock is off by the median difference of its
+    ends to the group's mean; the offsets of all ranks that fit all groups best are taken (least squares, each group
+    counting once). Applied where some offset is over 50 µs.
     """
     ranks = np.unique(collectives.rank)
     if not len(ranks):
         return timeline, Clocks({}, None)
     at = np.searchsorted(ranks, collectives.rank)
-    offset = np.zeros(len(ranks))
     first = np.flatnonzero(np.append(True, np.diff(collectives.which) > 0))
-    base = int(collectives.end.min())
-    ends = (collectives.end - base).astype(np.float64)
+    ends = (collectives.end - int(collectives.end.min())).astype(np.float64)
     counts = np.diff(np.append(first, len(ends)))
-    for _ in range(4 * len(ranks)):
-        moved = ends - offset[at]
-        mean = np.add.reduceat(moved, first) / counts
-        gap = moved - mean[collectives.which]
-        step = np.array([np.median(gap[at == k]) for k in range(len(ranks))])
-        offset += step
-        if np.abs(step).max() < 1000:
-            break
+    gap = ends - (np.add.reduceat(ends, first) / counts)[collectives.which]
+    numbers = {group: k for k, group in enumerate(dict.fromkeys(collectives.group))}
+    of_group = np.array([numbers[group] for group in collectives.group])[collectives.which]
+    rows, told = [], []
+    for group in range(len(numbers)):
+        members = np.unique(at[of_group == group])
+        for member in members.tolist():
+            row = np.zeros(len(ranks))
+            row[members] = -1 / len(members)
+            row[member] += 1
+            rows.append(row)
+            told.append(float(np.median(gap[(of_group == group) & (at == member)])))
+    offset = np.linalg.lstsq(np.array(rows), np.array(told), rcond=None)[0]
     offset -= offset[0]
     moved = ends - offset[at]
     spread = np.maximum.reduceat(moved, first) - np.minimum.reduceat(moved, first)
-    residual = float(np.median(spread)) / 1e9
+    by_group = of_group[first]
+    residual = max(float(np.median(spread[by_group == group])) for group in range(len(numbers))) / 1e9
     if np.abs(offset).max() < SAME_CLOCK_NS:
         return timeline, Clocks(dict.fromkeys(ranks.tolist(), 0.0), residual)
     shift = np.zeros(int(max(timeline.rank.max(initial=0), ranks[-1])) + 1, np.int64)
     shift[ranks] = np.rint(offset).astype(np.int64)
     by_span = shift[timeline.rank]
-    told = {rank: -value / 1e9 for rank, value in zip(ranks.tolist(), offset.tolist(), strict=True)}
-    return replace(timeline, start=timeline.start - by_span, end=timeline.end - by_span), Clocks(told, residual)
+    added = {rank: -value / 1e9 for rank, value in zip(ranks.tolist(), offset.tolist(), strict=True)}
+    return replace(timeline, start=timeline.start - by_span, end=timeline.end - by_span), Clocks(added, residual)
 
 
 def bus_factor(name: str, members: int) -> float:

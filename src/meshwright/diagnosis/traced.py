@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.diagnosis.communication import Clocks, Collectives, collectives_of, one_clock
+from meshwright.diagnosis.communication import Clocks, Collectives, believable, collectives_of, one_clock
 from meshwright.diagnosis.idle_causes import idle_by_cause
 from meshwright.diagnosis.split import Window, rank_splits, split_window, windows_of
 from meshwright.files.findings import RankSplit
 from meshwright.timeline.columns import Kind, Timeline
+from meshwright.timeline.intervals import Intervals, clip, subtract, total, union
 
 Integers = NDArray[np.int64]
 Seconds = NDArray[np.float64]
@@ -58,6 +59,7 @@ def traced(timeline: Timeline, launch: Integers, uses: Mapping[tuple[int, ...], 
         moved = np.zeros(len(timeline), np.int64) + (aligned.start - timeline.start)
         launch = np.where(launch < 0, -1, launch + moved[:, None])
         collectives = collectives_of(aligned)
+    collectives = believable(aligned, collectives)
     windows = windows_of(aligned)
     if not windows:
         return None
@@ -65,19 +67,27 @@ def traced(timeline: Timeline, launch: Integers, uses: Mapping[tuple[int, ...], 
     ranks = aligned.recorded
     compute = np.zeros((len(windows), len(ranks)))
     wait = np.zeros_like(compute)
+    device = aligned.kind != Kind.HOST
     for column, rank in enumerate(ranks):
-        own = aligned.select((aligned.rank == rank) & (aligned.kind != Kind.HOST))
+        own = aligned.select((aligned.rank == rank) & device)
+        waiting = _waiting(collectives, rank, own)
         for row, window in enumerate(windows):
             compute[row, column] = split_window(own, rank, window.start, window.end).compute / 1e9
-    rows = np.searchsorted([window.step for window in windows], collectives.step)
-    inside = (rows < len(windows)) & np.isin(collectives.step, [window.step for window in windows])
-    np.add.at(wait, (rows[inside], np.searchsorted(ranks, collectives.rank[inside])), collectives.wait[inside] / 1e9)
+            wait[row, column] = total(*clip(*waiting, window.start, window.end)) / 1e9
     peers, stages = _peers(collectives, ranks)
     return Traced(
         aligned, launch, windows, rank_splits(aligned, windows), float(np.median(lengths)), collectives, clocks,
         lengths[:, None] - wait, compute, idle_by_cause(aligned, launch, windows) if len(launch) else {},
         peers, stages, uses or {},
     )  # fmt: skip
+
+
+def _waiting(collectives: Collectives, rank: int, own: Timeline) -> Intervals:
+    """When a rank did nothing but wait inside collectives: those of several streams count once, none beside compute."""
+    mine = collectives.rank == rank
+    start, wait = collectives.start[mine], collectives.wait[mine]
+    computing = np.isin(own.kind, (Kind.COMPUTE, Kind.UNCLASSIFIED))
+    return subtract(union(start, start + wait), (own.start[computing], own.end[computing]))
 
 
 def is_transfer(collectives: Collectives, k: int) -> bool:
