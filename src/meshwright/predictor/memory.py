@@ -121,14 +121,15 @@ def memory_of(setup: Setup, layout: Layout, batch: Batch, stages: StageTable, ha
     pipeline = Pipeline(layout.placement, stages.embed_stage, stages.head_stage, stages.mid_layer)
     lives = lives_of(pipeline, layout.schedule, batch.micro_batches, habits)
     shared = shared_choices(setup, share_of(layout, batch), habits, layout)
+    late = layout.zero >= 2 and layout.exchange == "step"
+    zero = 1 if packs(habits.stack) and late and layout.zero == 2 else layout.zero  # it then keeps what ZeRO-1 keeps
     choices = Choices(
-        layout.zero, groups.shard_group(setup.proposal.cluster, layout).size,
+        zero, groups.shard_group(setup.proposal.cluster, layout).size,
         groups.expert_gradient_group(setup.proposal.cluster, layout).size, layout.dp * layout.cp,
-        layout.zero >= 2 and layout.exchange == "step", layout.offload != "none", layout.offload == "parameters",
+        late and zero >= 2, layout.offload != "none", layout.offload == "parameters",
         batch.micro_batches, shared.boundary, cut_keeps_input(habits.stack, layout.recompute), shared.gathers,
         shared.waiting, shared.at_loss, shared.put_off, layout.schedule in SPLIT_BACKWARD, shared.padding, shared.head,
-        bucket_bytes(habits.stack, layout.bucket_mib),
-        context_bytes(setup, habits.stack, layout),
+        layout.bucket_mib * MIB, context_bytes(setup, habits.stack, layout),
     )  # fmt: skip
     rows, alive, kept = rows_of(pipeline, lives, stage_sums(stages), choices, manners_of(setup, habits))
     parts = row_parts(rows, habits.recipe)
@@ -150,7 +151,7 @@ def stage_sums(stages: StageTable) -> StageSums:
         figures[..., Figure.DENSE], figures[..., Figure.EXPERT], stages.ends[None], figures[..., Figure.ADAPTER],
         figures[..., Figure.ACTIVATION], largest[..., Largest.AGAIN], largest[..., Largest.WHOLE],
         largest[..., Largest.LAYER], largest[..., Largest.SHAPES], largest[..., Largest.GRADIENT],
-        figures[..., Figure.CAST],
+        largest[..., Largest.TENSOR], figures[..., Figure.CAST],
     )  # fmt: skip
 
 
@@ -159,7 +160,8 @@ def manners_of(setup: Setup, habits: Habits) -> Manners:
     proposal, stack = setup.proposal, habits.stack
     return Manners(
         proposal.arch.tied, proposal.training.task == "lora", stack.keeps_outputs, stack.gathered_units,
-        stack.spread_vocabulary, stack.placeholder_bytes, stack.workspace_mib * MIB,
+        stack.spread_vocabulary, stack.placeholder_bytes, stack.workspace_mib * MIB, packs(stack),
+        proposal.cluster.device.kind == "cpu",
     )  # fmt: skip
 
 
@@ -201,9 +203,9 @@ def shared_choices(setup: Setup, share: Share, habits: Habits, loss: LossChoices
     )  # fmt: skip
 
 
-def bucket_bytes(stack: Stack, bucket_mib: float) -> float:
-    """Bytes of a gradient bucket that gradients are copied into; our trainer's lie in their buckets."""
-    return 0.0 if stack.name == "meshwright" else bucket_mib * MIB
+def packs(stack: Stack) -> bool:
+    """Does it exchange gradients as our trainer does? See `messages` in `memory_rows.py`."""
+    return stack.name.split("+")[0] == "meshwright"
 
 
 def context_bytes(setup: Setup, stack: Stack, layout: groups.Degrees) -> float:

@@ -10,18 +10,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.basics.quantities import MIB
 from meshwright.files.setup import Setup
 from meshwright.layout.degrees import Layout, Schedule
 from meshwright.layout.partition import even_stages
 from meshwright.layout.schedules import SPLIT_BACKWARD
-from meshwright.model.units import units_of
-from meshwright.model.variants import alike
 from meshwright.predictor import groups
 from meshwright.predictor.compute import Share
 from meshwright.predictor.live import Live, enough
 from meshwright.predictor.memory import (
     Habits,
-    bucket_bytes,
     context_bytes,
     cut_keeps_input,
     habits_of,
@@ -31,21 +29,14 @@ from meshwright.predictor.memory import (
 )  # fmt: skip
 from meshwright.predictor.memory_pipeline import Choices, Pipeline, StageSums, rows_of
 from meshwright.predictor.memory_rows import row_parts
-from meshwright.predictor.table import KINDS, Figure, Largest, layers_of, memory_figures
+from meshwright.predictor.memory_table import memory_figures_of
+from meshwright.predictor.table import KINDS, Figure, Largest, layers_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_DENSE, _EXPERT, _KEPT, _WORKING, _ADAPTER, _GRADIENT, _CAST = range(7)  # the order of `memory_figures`
-_FIGURES = [
-    Figure.DENSE,
-    Figure.EXPERT,
-    Figure.ACTIVATION,
-    Figure.WORKING,
-    Figure.ADAPTER,
-    Figure.GRADIENT,
-    Figure.CAST,
-]
+_SUMMED = [Figure.DENSE, Figure.EXPERT, Figure.ACTIVATION, Figure.ADAPTER, Figure.CAST]
+_DENSE, _EXPERT, _KEPT, _ADAPTER, _CAST = range(len(_SUMMED))
 _PLAIN = Layout(((),), (0,))
 
 
@@ -74,24 +65,14 @@ class _Tables:
 
 
 def _tables(setup: Setup, shares: Sequence[Share], habits: Habits) -> _Tables:
-    arch = setup.proposal.arch
-    units, first = units_of(arch), np.array(alike(arch))
-    distinct, which = np.unique(first, return_inverse=True)
-    each = np.array(
-        [[memory_figures(setup, units[unit], share, habits.stack) for unit in distinct] for share in shares]
-    )
-    figures = each[:, which]
-    kinds = np.array([KINDS.index(unit.kind) for unit in units])
-    wide = np.zeros((*figures.shape[:2], len(Figure)))
-    wide[:, :, _FIGURES] = figures
-    layers = layers_of(wide, kinds)
-    prefix = np.zeros((len(shares), len(units) + 1, len(_FIGURES)))
-    figures.cumsum(axis=1, out=prefix[:, 1:])
-    tied = figures[:, 0, _DENSE] if arch.tied else np.zeros(len(shares))
+    figures, tied, kinds, first = memory_figures_of(setup, shares, habits.stack)
+    layers = layers_of(figures, kinds)
+    prefix = np.zeros((len(shares), len(kinds) + 1, len(_SUMMED)))
+    figures[:, :, _SUMMED].cumsum(axis=1, out=prefix[:, 1:])
     by_figure, by_layer = (np.ascontiguousarray(array.transpose(2, 0, 1)) for array in (prefix, layers))
     after = np.append(first[1:], -1)
-    layer_kinds = first * (len(units) + 1) + np.where(np.append(kinds[1:], -1) == KINDS.index("ffn"), after + 1, 0)
-    return _Tables(by_figure, by_layer, figures[:, :, _DENSE], tied, layer_kinds)
+    layer_kinds = first * (len(kinds) + 1) + np.where(np.append(kinds[1:], -1) == KINDS.index("ffn"), after + 1, 0)
+    return _Tables(by_figure, by_layer, figures[:, :, Figure.DENSE], tied, layer_kinds)
 
 
 def fullest(setup: Setup, of: Columns) -> Floats:
@@ -127,8 +108,7 @@ def fullest(setup: Setup, of: Columns) -> Floats:
         choices = Choices(
             of.zero[rows][:, None], shards, experts, replicas, False, False, False, counts[:, None], boundary,
             full[share][:, None], gathers, waiting, at_loss, put_off,
-            split[of.pipeline[rows]][:, None], 0.0, head, bucket_bytes(habits.stack, _PLAIN.bucket_mib),
-            context,
+            split[of.pipeline[rows]][:, None], 0.0, head, _PLAIN.bucket_mib * MIB, context,
         )  # fmt: skip
         found, _, _ = rows_of(pipeline, lives, _sums(even, tables.tied, share, placement), choices, manners)
         allocated = np.broadcast_to(row_parts(found, habits.recipe).allocated(), (len(rows), pipeline.ranks))
@@ -219,5 +199,5 @@ def _sums(even: _Even, tied: Floats, share: Ints, placement: tuple[int, ...]) ->
         at_ends[:, -1] -= tied[used]
         dense[:, -1] -= tied[used]
     expert, adapter, kept, cast = (even.figures[figure][used] for figure in (_EXPERT, _ADAPTER, _KEPT, _CAST))
-    again, whole, layer, shapes, gradient = (even.largest[column][used][:, even.alike] for column in Largest)
-    return StageSums(dense, expert, at_ends, adapter, kept, again, whole, layer, shapes, gradient, cast, of)
+    again, whole, layer, shapes, gradient, tensor = (even.largest[column][used][:, even.alike] for column in Largest)
+    return StageSums(dense, expert, at_ends, adapter, kept, again, whole, layer, shapes, gradient, tensor, cast, of)

@@ -45,6 +45,7 @@ class StageSums:
     layer: Floats  # of the largest layer
     shapes: Floats  # of the largest layer, experts left out
     gradient: Floats  # bytes of gradients of activations, of the unit with most
+    tensor: Floats  # parameters of the largest tensor
     cast: Floats  # bytes of matrices cast for a forward that recompute drops
     of: NDArray[np.int64] | None = None
 
@@ -70,7 +71,7 @@ class Choices:
     split: Flags  # backward in halves: the first frees the scores
     padding: Some  # parameters that padding adds to embedding and head
     head: Some  # parameters of the output matrix
-    bucket: Some
+    bucket: Some  # bytes of gradients that travel together
     context: Some
 
 
@@ -85,6 +86,8 @@ class Manners:
     spread_vocabulary: bool  # embedding and head are divided over all pipeline ranks
     placeholder: float  # bytes a parameter of one layer's matrices, and of the head's while it is at work
     workspace: float  # bytes
+    packs: bool  # gradients are copied into messages when they leave, and lie in the exchange's buffers until then
+    gloo: bool  # messages travel by gloo, not by a library of the devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +173,7 @@ def rows_of(
         most(sums.again), most(sums.gradient), scores * here, left * here, cast,
         (manners.placeholder * most(sums.shapes) if manners.placeholder else 0.0) + manners.workspace,
         (2 * choices.boundary if several else 0.0) + choices.gathers, choices.bucket, choices.context,
+        most(sums.tensor) if manners.packs else 0.0, manners.packs, manners.gloo,
     ), alive, kept  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.predictor.memory_messages import NO_MESSAGES, Messages, Travelling, copied, packed
 from meshwright.predictor.recipe import Recipe
 
 Floats = NDArray[np.float64]
@@ -91,8 +92,11 @@ class Rows:
     cast: Some  # matrices cast for the forward, while the loss is at work
     beside: Some  # placeholders of gradients and workspaces of libraries
     received: Some  # hidden states on their way between stages, and gathered ones
-    bucket: Some  # of the gradient exchange; 0: gradients travel where they lie
+    bucket: Some  # gradients that travel together
     context: Some
+    tensor: Some = 0.0  # parameters of the largest tensor: it makes a bucket of its own
+    packs: bool = False  # as our trainer's `parallel/buckets.py` does
+    gloo: bool = False  # messages travel by gloo, not by a library of the devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,27 +120,44 @@ def row_parts(rows: Rows, recipe: Recipe) -> RowParts:
     """Every byte of every row."""
     sizes = state_sizes(rows.states, recipe)
     zero, away = rows.states.zero, np.asarray(rows.states.host_parameters)
-    several = np.greater(rows.replicas, 1)
+    several = np.asarray(np.greater(rows.replicas, 1))
     # The unit at work and the one fetched ahead (or being reduced) are whole.
     pair = rows.whole + (rows.gathered_units - 1) * np.minimum(rows.whole, rows.layer)
     streamed = (several & np.equal(zero, 3)) | away
-    reduced = (several & np.greater_equal(zero, 2)) | away
+    reduced = (several & np.greater_equal(zero, 3 if rows.packs else 2)) | away
     trained = rows.states.adapter if rows.states.lora else pair
     buffers = np.where(reduced, np.minimum(pair, trained) * recipe.gradient, 0.0)
-    buffers = buffers + np.where(
-        several & np.less_equal(zero, 1), np.minimum(2 * rows.bucket, sizes.gradients), 0.0
-    )  # fmt: skip
+    sent = _messages(rows, several, sizes.gradients, recipe) if several.any() else NO_MESSAGES
     now = sizes.gradients
     if not recipe.whole_gradients:  # before the first backward there are none: they grow as activations go
         now = np.where(rows.filled, now, np.maximum(now - rows.once, 0.0))
     states = {"weights": sizes.weights, "master": sizes.master, "optimizer": sizes.optimizer}
     # Two moments of a backward compete: the loss and the head at work, then the layer that needs most.
-    at_loss = np.greater(rows.logits + rows.cast, rows.recomputed + rows.gradient + rows.logits_left)
+    at_loss = np.greater(
+        rows.logits + rows.cast + sent.at_loss,
+        rows.recomputed + rows.gradient + rows.logits_left + sent.in_layers,
+    )  # fmt: skip
+    buffers = buffers + np.where(at_loss, sent.at_loss, sent.in_layers)
     backward: dict[str, Some] = {
         **states, "gradients": now, "gathered": np.where(streamed, pair * recipe.compute, 0.0),
         "activations": rows.held, "recomputed": np.where(at_loss, 0.0, rows.recomputed),
         "logits": np.where(at_loss, rows.logits, rows.logits_left), "communication": buffers + rows.received,
         "working": np.where(at_loss, rows.cast, rows.gradient) + rows.beside,
     }  # fmt: skip
-    step = {**states, "gradients": sizes.gradients, "step": sizes.step, "working": rows.beside}
+    step = {
+        **states, "gradients": sizes.gradients, "step": sizes.step, "working": rows.beside,
+        "communication": sent.at_step,
+    }  # fmt: skip
     return RowParts(backward, step, rows.context)
+
+
+def _messages(rows: Rows, several: NDArray[np.bool_], kept: Some, recipe: Recipe) -> Messages:
+    """What gradients travel in, 0 where there are no `several` replicas."""
+    of = rows.states
+    whole = (of.adapter if of.lora else of.dense + of.expert) * recipe.gradient
+    travelling = Travelling(
+        of.zero, of.shards, whole, rows.bucket, rows.tensor * recipe.gradient, rows.once, rows.filled,
+        rows.gloo,
+    )  # fmt: skip
+    found = packed(travelling) if rows.packs else copied(travelling, kept)
+    return Messages(*(np.where(several, size, 0.0) for size in (found.at_loss, found.in_layers, found.at_step)))

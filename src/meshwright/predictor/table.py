@@ -48,8 +48,8 @@ class Figure(IntEnum):
     WORKING = 15  # bytes saved by the unit when nothing is recomputed
     ADAPTER = 16  # trainable parameters beside the frozen ones (LoRA)
     GRADIENT = 17  # bytes of gradients of activations while the unit's backward runs
-
     CAST = 18  # bytes of matrices cast for a forward that recompute drops before the backward
+    TENSOR = 19  # parameters of the largest tensor
 
 
 class Largest(IntEnum):
@@ -60,6 +60,7 @@ class Largest(IntEnum):
     LAYER = 2  # the same of layers alone
     SHAPES = 3  # of layers alone, experts left out
     GRADIENT = 4  # the most of any unit: halves of a layer run one after the other
+    TENSOR = 5  # the largest of any unit
 
 
 KINDS: tuple[UnitKind, ...] = get_args(UnitKind)
@@ -78,9 +79,9 @@ class UnitTable:
     kinds: NDArray[np.int64]
 
 
-def _parameters(setup: Setup, unit: Unit, share: Share) -> tuple[float, float, float]:
-    """Dense, expert and tied parameters of a unit on one rank."""
-    dense = expert = tied = 0
+def _parameters(setup: Setup, unit: Unit, share: Share) -> tuple[float, float, float, float]:
+    """Dense, expert and tied parameters of a unit on one rank, and those of its largest tensor."""
+    dense = expert = tied = largest = 0
     for tensor in tensors_of(setup.proposal.arch, unit):
         count = tensor_parameters(tensor, share.tp, share.ep, share.etp)
         if tensor.copies > 1:
@@ -88,13 +89,14 @@ def _parameters(setup: Setup, unit: Unit, share: Share) -> tuple[float, float, f
         else:
             dense += count
         tied += count if tensor.tied else 0
-    return dense, expert, tied
+        largest = max(largest, count // max(1, tensor.copies // share.ep))
+    return dense, expert, tied, largest
 
 
 def memory_figures(setup: Setup, unit: Unit, share: Share, stack: Stack) -> list[float]:
     """The figures of one unit that count parameters and bytes: `DENSE` and what follows."""
     arch, training = setup.proposal.arch, setup.proposal.training
-    dense, expert, _ = _parameters(setup, unit, share)
+    dense, expert, _, largest = _parameters(setup, unit, share)
     working = kept = kept_bytes(arch, training, unit, share, "none", stack)
     if share.recompute != "none":
         kept = kept_bytes(arch, training, unit, share, share.recompute, stack)
@@ -104,7 +106,7 @@ def memory_figures(setup: Setup, unit: Unit, share: Share, stack: Stack) -> list
     gradient, cast = gradient_bytes_of(arch, training, unit, share, stack), 0.0
     if share.recompute == "full" and unit.kind not in ("embed", "head"):
         cast = cast_bytes(arch, training, unit, share, stack)
-    return [dense, expert, kept, working, adapter, gradient, cast]
+    return [dense, expert, kept, working, adapter, gradient, cast, largest]
 
 
 def _row(setup: Setup, unit: Unit, share: Share, cost: UnitCost, exchange: UnitExchange, stack: Stack) -> list[float]:
@@ -176,10 +178,11 @@ def layers_of(figures: Floats, kinds: NDArray[np.int64]) -> Floats:
     at_ends = (kinds == _EMBED) | (kinds == _HEAD)
     columns[..., Largest.LAYER] = np.where(at_ends, 0.0, columns[..., Largest.WHOLE])
     columns[..., Largest.SHAPES] = np.where(at_ends, 0.0, figures[..., Figure.DENSE])
-    columns[..., Largest.GRADIENT] = 0.0
+    columns[..., Largest.GRADIENT :] = 0.0
     halves = (kinds[:-1] == _ATTENTION) & (kinds[1:] == _FEED_FORWARD)
     columns[..., :-1, :] += np.where(halves[:, None], columns[..., 1:, :], 0.0)
     columns[..., Largest.GRADIENT] = figures[..., Figure.GRADIENT]
+    columns[..., Largest.TENSOR] = figures[..., Figure.TENSOR]
     return columns
 
 
