@@ -1,7 +1,7 @@
 """Which devices the pipeline ranks of a mixed cluster lie on, counted rank by rank."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.cluster.catalogue import device, link
@@ -61,6 +61,7 @@ def test_a_plain_cluster_has_one_device_and_one_limit() -> None:
     assert memory_limits(plain, 4) == (7, 7, 7, 7)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(KINDS), st.integers(1, 12)), min_size=2, max_size=4), st.integers(1, 12))
 def test_blocks_agree_with_a_count_rank_by_rank(kinds: list[tuple[str, int]], pp: int) -> None:
     found = cluster(*(part(name, gpus) for name, gpus in kinds))
@@ -75,6 +76,7 @@ def test_blocks_agree_with_a_count_rank_by_rank(kinds: list[tuple[str, int]], pp
         assert limits[rank] == min(member.memory_bytes for member in members)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(1, 8)), min_size=2, max_size=4), st.integers(1, 8))
 def test_an_aligned_group_crosses_no_border(nodes: list[tuple[int, int]], size: int) -> None:
     found = cluster(*(part("A100", count * per_node, per_node) for count, per_node in nodes))
@@ -91,3 +93,16 @@ def test_an_enlarged_cluster_keeps_its_kinds() -> None:
     found = cluster(part("H100", 16), part("A100-40GB", 8)).enlarged(3)
     assert (found.gpus, [kind.gpus for kind in found.parts]) == (72, [48, 24])
     assert device_of(found, 3, 2).name == "A100-40GB-SXM"
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 20), st.integers(1, 8)), min_size=1, max_size=4))
+def test_every_rank_is_on_one_node_of_its_kind(kinds: list[tuple[int, int]]) -> None:
+    found = cluster(*(part("H100", gpus, per_node) for gpus, per_node in kinds))
+    nodes = found.node_ranks
+    assert [rank for ranks in nodes for rank in ranks] == list(range(found.gpus))
+    assert len(nodes) == found.nodes
+    owner = [kind for kind, (gpus, _) in enumerate(kinds) for _ in range(gpus)]
+    for ranks in nodes:
+        (kind,) = {owner[rank] for rank in ranks}
+        assert len(ranks) <= kinds[kind][1]

@@ -5,11 +5,12 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from meshwright.cluster.topology import Part
 from meshwright.layout.batch import divisors
 from meshwright.layout.neighbours import neighbours
 from meshwright.layout.rules import legal
 
-from .proposals import errors, found, on, propose, text
+from .proposals import A100, errors, found, on, propose, text
 
 
 def test_the_batch_equation() -> None:
@@ -56,3 +57,14 @@ def test_the_equation_is_refused_exactly_when_no_replica_count_solves_it(
     assert solvable == (not {"batch-equation", "batch-fills-replicas"} & set(errors(asked)))
     for near in neighbours(asked):
         assert legal(replace(asked, wanted=near))
+
+
+def test_numbers_of_nodes_are_named_only_where_nodes_are_alike() -> None:
+    """7 nodes of 8 replicas, 2880 samples in sixes: 6 and 10 nodes keep them; of unlike nodes nobody knows which."""
+    wanted = {"dp": 56, "micro_batch": 6}
+    alike = found(propose(cluster=on(56), batch=2880, **wanted))["batch-equation"]
+    assert "nodes keep" in text(alike)
+    a_node = Part(A100.device, 8, 8, A100.intra, A100.memory_bytes)
+    parts = (*(a_node,) * 6, *(replace(a_node, gpus=4, gpus_per_node=4),) * 2)
+    unlike = found(propose(cluster=on(56, parts=parts, gpus_per_node=4), batch=2880, **wanted))["batch-equation"]
+    assert "nodes keep" not in text(unlike)

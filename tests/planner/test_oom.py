@@ -1,9 +1,12 @@
 """A failed request is matched with the tensors of the plan, and what matches nothing is said to."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from meshwright.cluster.topology import Part
 from meshwright.planner.oom import Explanation, explain, tensors_of_plan
 from meshwright.planner.oom_request import parse_request
 
@@ -56,6 +59,24 @@ def test_a_device_of_one_node_names_its_pipeline_rank() -> None:
     first = found.matches[0].tensor
     assert (first.name, first.ranks) == ("logits in fp32", (3,))  # 4096 tokens x 32000 x 4 bytes
     assert explain(plan, parse_request(line.format("500.00 MiB", 9))).rank is None
+
+
+def test_a_device_of_unlike_nodes_names_its_pipeline_rank_where_one_node_has_it() -> None:
+    """Ranks 0-3 on a node of four, 4-5 and 6-7 on nodes of two: devices 2 and 3 are on the first node alone."""
+    plan = pipeline(4)
+    cluster = plan.setup.proposal.cluster
+    unlike = replace(
+        cluster, gpus=8, gpus_per_node=2,
+        parts=(
+            Part(cluster.device, 4, 4, cluster.intra, cluster.memory_bytes),
+            Part(cluster.device, 4, 2, cluster.intra, cluster.memory_bytes),
+        ),
+    )  # fmt: skip
+    proposal = replace(plan.setup.proposal, cluster=unlike)
+    two = replace(plan, setup=replace(plan.setup, proposal=proposal), layout=replace(plan.layout, dp=2))
+    line = "CUDA out of memory. Tried to allocate 500.00 MiB. GPU {} has a total capacity of 39.39 GiB"
+    ranks = [explain(two, parse_request(line.format(gpu))).rank for gpu in (0, 2, 3, 4)]
+    assert ranks == [None, 1, 1, None]
 
 
 def test_sharded_moments_gathered_parameters_and_whole_gradients() -> None:

@@ -52,6 +52,17 @@ class Cluster:
         return -(-self.gpus // self.gpus_per_node)
 
     @property
+    def node_ranks(self) -> tuple[range, ...]:
+        """The ranks on each node, in order; the last node of a kind may hold fewer."""
+        kinds = [(part.gpus, part.gpus_per_node) for part in self.parts] or [(self.gpus, self.gpus_per_node)]
+        found: list[range] = []
+        first = 0
+        for gpus, per_node in kinds:
+            found += [range(at, min(at + per_node, first + gpus)) for at in range(first, first + gpus, per_node)]
+            first += gpus
+        return tuple(found)
+
+    @property
     def joined(self) -> int:
         """Devices that `intra` joins: those of a node, or of an NVLink domain of several nodes; in a mixed cluster the
         fewest of any kind."""

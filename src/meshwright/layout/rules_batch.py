@@ -82,7 +82,8 @@ def _explain_equation(p: Proposal) -> Explanation:
 def _node_counts(p: Proposal, dp: int) -> list[str]:
     """The numbers of nodes that keep this global batch and micro-batch, where each node holds whole replicas."""
     each, over = divmod(dp, p.cluster.nodes)
-    if p.cluster.nodes == 1 or over or p.wanted.micro_batch is None or p.wanted.micro_batches is not None:
+    uneven = len({len(ranks) for ranks in p.cluster.node_ranks}) > 1
+    if p.cluster.nodes == 1 or over or uneven or p.wanted.micro_batch is None or p.wanted.micro_batches is not None:
         return []
     nodes = exact_nodes(p.global_batch, p.wanted.micro_batch, each)
     return [f"{', '.join(map(str, nodes))} nodes keep {spelled(p, 'batch.global')} = {p.global_batch}"] if nodes else []

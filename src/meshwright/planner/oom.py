@@ -61,11 +61,11 @@ def _holds(tensor: PlanTensor, rank: int | None) -> bool:
 
 
 def _rank_of(plan: Plan, gpu: int | None) -> int | None:
-    """The pipeline rank of a node's device, where all nodes hold the same one there. Ranks are numbered with pp
-    outermost, so device g of a node is pipeline rank (node * devices + g) // (ranks of one pipeline rank)."""
-    layout, cluster = plan.layout, plan.setup.proposal.cluster
+    """The pipeline rank of a node's device, where all nodes that have it hold the same one there. Ranks are numbered
+    with pp outermost: the first device of a node with `first` devices before it is pipeline rank first // (ranks of one
+    pipeline rank)."""
+    layout = plan.layout
     each = layout.dp * layout.tp * layout.cp
-    if gpu is None or gpu >= cluster.gpus_per_node:
-        return None
-    places = {(node * cluster.gpus_per_node + gpu) // each for node in range(cluster.nodes)}
+    nodes = plan.setup.proposal.cluster.node_ranks
+    places = {ranks[gpu] // each for ranks in nodes if gpu is not None and gpu < len(ranks)}
     return places.pop() if len(places) == 1 else None
