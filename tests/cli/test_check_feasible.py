@@ -84,3 +84,45 @@ def test_nothing_is_asked_while_the_degrees_are_open(tmp_path: Path) -> None:
     path.write_text(JOB[: JOB.index("[layout]")] + '[search]\nrunnable_by = "any"\n')
     answer = meshwright.check(path)
     assert (answer["problems"], answer["warnings"]) == ([], [])
+
+
+UNRUNNABLE = """\
+[model]
+name = "deepseek-v3"
+[cluster]
+gpu = "H800"
+gpus = 2048
+inter_node = "ib-ndr"
+[batch]
+global = 15360
+seq_len = 4096
+micro_batch = 1
+[layout]
+dp = 128
+pp = 16
+tp = 1
+cp = 1
+ep = 64
+vpp = 2
+schedule = "dualpipev"
+zero = 1
+recompute = "none"
+[search]
+runnable_by = "any"
+"""
+
+
+def test_memory_is_judged_also_where_no_framework_can_run_it(tmp_path: Path) -> None:
+    """`check` and `memory` must not contradict one another."""
+    path = tmp_path / "job.toml"
+    path.write_text(UNRUNNABLE)
+    answer: Any = meshwright.check(path)
+    assert found(answer, "runnable-by") is not None
+    problem = found(answer, "does-not-fit")
+    assert problem is not None
+    assert answer["valid"] is False
+    most = max(rank["total_gib"] for rank in meshwright.memory(path)["stages"])
+    assert float(problem["message"].split("predicted to need ")[1].split(" GiB")[0]) == round(most)
+    fitting: Any = meshwright.check(path, overrides=["layout.recompute=full"])
+    assert found(fitting, "does-not-fit") is None
+    assert fitting["valid"] is True

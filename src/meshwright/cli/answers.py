@@ -47,7 +47,7 @@ def check(file: PathLike, overrides: Sequence[str] = ()) -> out.CheckOutput:
     setup = read_setup(file, overrides)
     problems = confirmed(setup, judge(setup.proposal))
     if not any(problem.severity == "error" for problem in problems):
-        problems = (*infeasible(setup), *problems)
+        problems = (*infeasible(setup, file, overrides), *problems)
     return check_output(setup.proposal, problems, [nearby_part(*found) for found in nearby(setup, problems)])
 
 
