@@ -90,13 +90,13 @@ class StepMetrics:
     profiled: bool = False
     loss_scale: float | None = None  # fp16: at which the gradients were computed
     skipped: bool = False  # fp16: a gradient overflowed, nothing was updated
+    data_wait_s: float | None = None  # wall seconds before the step in which rank 0 waited for its batch
+    replica_tokens: tuple[int, ...] | None = None  # trained on, of each replica; None: all have equally many
+    replica_squares: tuple[int, ...] | None = None  # sum of squared document lengths of each replica; None: equal
 
     @property
     def device_s(self) -> float:
         """Device seconds: wall over K."""
-    data_wait_s: float | None = None  # wall seconds before the step in which rank 0 waited for its batch
-    replica_tokens: tuple[int, ...] | None = None  # trained on, of each replica; None: all have equally many
-    replica_squares: tuple[int, ...] | None = None  # sum of squared document lengths of each replica; None: equal
         return self.step_time_s / self.dilation
 
 
