@@ -10,8 +10,8 @@ from typing import Any
 __version__ = "0.1.0"
 
 VERBS = (
-    "check", "memory", "plan", "predict", "why", "validate", "train", "parity", "diagnose", "rebalance", "tune", "report",
-    "init",
+    "check", "memory", "plan", "predict", "why", "validate", "train", "parity", "diagnose", "compare", "rebalance",
+    "tune", "report", "init",
 )  # fmt: skip
 """The functions of the Python API."""
 

@@ -101,6 +101,13 @@ def diagnose(paths: Sequence[PathLike], *, output: Path | None = None, job: Path
     return _object(answers.diagnose(paths, output=output, job=job))
 
 
+def compare(runs: Sequence[PathLike]) -> dict[str, Any]:
+    """What moved between runs, and whether it is beyond the spread."""
+    from meshwright.cli.compared import compare_runs
+
+    return _object(compare_runs([Path(run) for run in runs]))
+
+
 def rebalance(run: PathLike, *, output: Path | None = None) -> dict[str, Any]:
     """The plan that a run's measurement asks for; written to `output`."""
     return _object(answers.rebalance(run, output=output))

@@ -7,6 +7,7 @@ import typer
 
 from meshwright import __version__
 from meshwright.cli.check import check
+from meshwright.cli.compare import compare
 from meshwright.cli.diagnose import diagnose
 from meshwright.cli.init import init
 from meshwright.cli.later import LATER, add_later
@@ -22,7 +23,7 @@ from meshwright.cli.validate import validate
 from meshwright.cli.why import why
 from meshwright.cli.wrapper import guarded
 
-VERBS = (init, check, memory, plan, predict, why, validate, train, parity, diagnose, rebalance, tune, report)
+VERBS = (init, check, memory, plan, predict, why, validate, train, parity, diagnose, compare, rebalance, tune, report)
 
 
 def _version(wanted: bool) -> None:

@@ -7,7 +7,6 @@ import typer
 from meshwright.basics.errors import bad_input
 
 LATER: Mapping[str, str] = {
-    "compare": "what moved between runs",
     "rehearse": "real processes on emulated devices",
     "scale": "a scalability test",
     "calibrate": "measure devices and links",

@@ -22,6 +22,7 @@ VERBS: Mapping[str, type[BaseModel]] = {
     "train": outputs_run.TrainOutput,
     "parity": outputs_run.ParityOutput,
     "diagnose": outputs_run.DiagnoseOutput,
+    "compare": outputs_later.CompareOutput,
     "rebalance": outputs_run.RebalanceOutput,
     "tune": outputs_run.TuneOutput,
     "report": outputs_run.ReportOutput,
@@ -32,7 +33,6 @@ VERBS: Mapping[str, type[BaseModel]] = {
 """Verb -> what it prints."""
 
 LATER: Mapping[str, type[BaseModel]] = {
-    "compare": outputs_later.CompareOutput,
     "rehearse": outputs_later.RehearseOutput,
     "scale": outputs_later.ScaleOutput,
     "calibrate": outputs_later.CalibrateOutput,

@@ -6,7 +6,8 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from meshwright.basics.quantities import count_text, seconds_text
+from meshwright.basics.quantities import bytes_text, count_text, seconds_text
+from meshwright.files.outputs_later import CompareOutput
 from meshwright.reports.terminal import View
 from meshwright.reports.terminal_parts import heading, percent, table
 
@@ -81,3 +82,19 @@ def _shown(key: str, value: object) -> str:
             return percent(value)
         return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
     return str(value)
+
+
+def compare_view(answer: CompareOutput) -> View:
+    """A row a figure, then the verdict."""
+    grid = table(["figure", "first", "others", "moved"], left=["figure", "others"])
+    words = {True: "beyond the spread", False: "within the spread", None: "not judged"}
+    for figure in answer.figures:
+        values = [_valued(value, figure.unit) for value in (figure.first, *figure.others)]
+        grid.add_row(figure.name, values[0], ", ".join(values[1:]), words[figure.significant])
+    return [heading(f"compared ({answer.mode})"), grid, *[Text(line) for line in answer.verdict.split("; ")]]
+
+
+def _valued(value: float | None, unit: str) -> str:
+    if value is None:
+        return "not recorded"
+    return seconds_text(value) if unit == "s" else bytes_text(value) if unit == "bytes" else f"{value:.5g}"
