@@ -34,6 +34,8 @@ def test_a_capture_without_collectives_does_not_claim_zero() -> None:
     found = diagnose_inputs([REAL / "h100_2gpu_1s.sqlite"])
     assert any("no collectives found on 2 GPUs" in text for text in found.abstained)
     assert [finding.kind for finding in found.findings] == ["exposed copies"]
+    assert found.ranks == ()  # no split with communication at 0 where none was recognised
+    assert [row["compute_s"] for row in found.tables["by GPU"]] == pytest.approx([22.4e-3, 22.4e-3], abs=1e-4)  # type: ignore[attr-defined]
 
 
 def _kernels(launch: list[int]) -> dict:

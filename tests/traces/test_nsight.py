@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.traces.made_exports import KERNEL, RUNTIME, STRINGS, answers_or_says, export, pid
+from tests.traces.made_exports import KERNEL, RUNTIME, STRINGS, Tables, answers_or_says, export, pid
 
 from meshwright.basics.errors import InputError
 from meshwright.diagnosis.split import split_window
@@ -124,3 +124,20 @@ def export_bytes(folder: Path) -> bytes:
     if not file.exists():
         export(file, {"CUPTI_ACTIVITY_KIND_KERNEL": (KERNEL, [(10, 20, 0, 7, 1, pid(5), 1, 1)]), "StringIds": STRINGS})
     return file.read_bytes()
+
+
+def test_files_of_two_hosts_share_a_clock_by_their_sessions(tmp_path: Path) -> None:
+    files = []
+    for host, utc in enumerate((1_000_000, 1_000_500)):
+        tables: Tables = {
+            "CUPTI_ACTIVITY_KIND_KERNEL": (KERNEL, [(100, 200, 0, 7, 1, pid(5), 1, 1)]), "StringIds": STRINGS,
+            "TARGET_INFO_SESSION_START_TIME": (("utcEpochNs",), [(utc,)]),
+        }  # fmt: skip
+        files.append(export(tmp_path / f"host{host}.sqlite", tables))
+    traces = read_nsight(files)
+    assert traces.timeline.rank.tolist() == [0, 1]
+    assert traces.timeline.start.tolist() == [0, 500]
+    assert any("shown as ranks 1-1" in note for note in traces.notes)
+    kernels = {"CUPTI_ACTIVITY_KIND_KERNEL": (KERNEL, [(1, 2, 0, 7, 1, pid(5), 1, 1)])}
+    files.append(export(tmp_path / "host2.sqlite", kernels))
+    assert any("its clock may differ" in note for note in read_nsight(files).notes)
