@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from meshwright.cli.confirm import _EDGE, _chance, _fastest, _surest
+from meshwright.cli.confirm import EDGE, chance_of, fastest, surest
 from meshwright.files.resolve import read_setup
 
 JOB = """\
@@ -30,16 +30,16 @@ def test_what_stands_at_the_edge_of_its_memory_is_no_remedy(tmp_path: Path) -> N
     (tmp_path / "job.toml").write_text(JOB)
     setup = read_setup(tmp_path / "job.toml")
     wanted = replace(setup.proposal.wanted, recompute="none")
-    roomy = _surest(setup, replace(wanted, micro_batch=1))
+    roomy = surest(setup, replace(wanted, micro_batch=1))
     assert roomy is not None
     assert roomy.prediction is not None
     edge = round(roomy.prediction.worst_memory.total * 1.02)
     cluster = replace(setup.proposal.cluster, memory_bytes=edge)
     crowded = replace(setup, proposal=replace(setup.proposal, cluster=cluster))
-    fastest = _fastest(crowded, replace(wanted, micro_batch=1))
-    assert fastest is not None
-    assert _chance(fastest) >= _EDGE
-    assert _surest(crowded, replace(wanted, micro_batch=1)) is None
-    freer = _surest(crowded, replace(wanted, micro_batch=1, recompute=None, zero=None))
+    quick = fastest(crowded, replace(wanted, micro_batch=1))
+    assert quick is not None
+    assert chance_of(quick) >= EDGE
+    assert surest(crowded, replace(wanted, micro_batch=1)) is None
+    freer = surest(crowded, replace(wanted, micro_batch=1, recompute=None, zero=None))
     assert freer is not None
-    assert _chance(freer) < _EDGE
+    assert chance_of(freer) < EDGE

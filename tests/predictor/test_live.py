@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from meshwright.layout.degrees import Schedule
 from meshwright.layout.schedules import V_SHAPED, actions, default_placement, micro_batch_rule, peak_live
-from meshwright.predictor.live import _live, live
+from meshwright.predictor.live import live, walk_through
 
 
 @given(
@@ -74,7 +74,7 @@ def test_counted_moments_are_those_of_a_walk(
 ) -> None:
     placement = default_placement(schedule, pp, 2 if schedule in V_SHAPED else chunks)
     weights = data.draw(st.lists(st.floats(0.0, 10), min_size=len(placement), max_size=len(placement)))
-    found, walked = live(schedule, placement, m), _live(schedule, placement, m)
+    found, walked = live(schedule, placement, m), walk_through(schedule, placement, m)
     assert found.peak(weights) == pytest.approx(peak_live(actions(schedule, placement, m), weights))
     assert found.peak(weights) == pytest.approx(walked.peak(weights))
     assert found.mean_weights() == walked.mean_weights()

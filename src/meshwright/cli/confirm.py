@@ -14,11 +14,12 @@ from meshwright.layout.proposal import Wanted
 from meshwright.layout.thresholds import WORTH
 
 _FACTS = frozenset(("few-micro-batches",))  # said with a figure even where this batch leaves no better choice
-_EDGE = 0.1  # a plan that runs out more often is at the edge of its memory
+EDGE = 0.1
+"""A plan that runs out of memory more often is at the edge of it."""
 _FEW = 8  # ranked plans among which a remedy is looked for
 
 
-def _fastest(setup: Setup, wanted: Wanted) -> Plan | None:
+def fastest(setup: Setup, wanted: Wanted) -> Plan | None:
     """The fastest plan with these parts fixed; None when nothing of the kind runs or fits."""
     from meshwright.planner.rank import plan as rank
 
@@ -28,7 +29,7 @@ def _fastest(setup: Setup, wanted: Wanted) -> Plan | None:
         return None
 
 
-def _surest(setup: Setup, wanted: Wanted) -> Plan | None:
+def surest(setup: Setup, wanted: Wanted) -> Plan | None:
     """The fastest of the best few that does not stand at the edge of its memory: what runs out is no remedy."""
     from meshwright.planner.rank import plan as rank
 
@@ -36,10 +37,11 @@ def _surest(setup: Setup, wanted: Wanted) -> Plan | None:
         found = rank(replace(setup, proposal=replace(setup.proposal, wanted=wanted)), top=_FEW).plans
     except (AnswerIsNo, InputError):
         return None
-    return next((plan for plan in found if _chance(plan) < _EDGE), None)
+    return next((plan for plan in found if chance_of(plan) < EDGE), None)
 
 
-def _chance(plan: Plan) -> float:
+def chance_of(plan: Plan) -> float:
+    """The probability that a predicted plan runs out of memory, of the rank most likely to."""
     assert plan.prediction is not None
     return max((rank.p_oom for rank in plan.prediction.memory if rank.p_oom is not None), default=0.0)
 
@@ -56,10 +58,10 @@ def confirmed(setup: Setup, problems: Sequence[Problem]) -> tuple[Problem, ...]:
     doubtful = [problem for problem in problems if problem.rule in ALTERNATIVES]
     if not doubtful or any(problem.severity == "error" for problem in problems):
         return tuple(problems)
-    asked = _fastest(setup, setup.proposal.wanted)
+    asked = fastest(setup, setup.proposal.wanted)
     if asked is None:
         setup = replace(setup, runnable_by="any")
-        asked = _fastest(setup, setup.proposal.wanted)
+        asked = fastest(setup, setup.proposal.wanted)
     return tuple(problems) if asked is None else tuple(_judged(setup, problems, asked))
 
 
@@ -68,7 +70,7 @@ def _judged(setup: Setup, problems: Sequence[Problem], asked: Plan) -> Iterator[
         if problem.rule not in ALTERNATIVES:
             yield problem
             continue
-        tried = (_surest(setup, wanted) for wanted in ALTERNATIVES[problem.rule](setup.proposal))
+        tried = (surest(setup, wanted) for wanted in ALTERNATIVES[problem.rule](setup.proposal))
         now = _step_s(asked)
         faster = (plan for plan in tried if plan is not None and _step_s(plan) <= now * (1 - WORTH))
         better = next(faster, None)

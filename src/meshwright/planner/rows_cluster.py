@@ -3,8 +3,9 @@
 import re
 
 from meshwright.basics.errors import InputError
-from meshwright.cluster.catalogue import device, device_names, link
+from meshwright.cluster.catalogue import board_link, device, device_names, link
 from meshwright.cluster.device import Device, Link
+from meshwright.cluster.network import network, one_devices_share
 from meshwright.cluster.topology import Cluster
 from meshwright.files.rows import Row
 
@@ -38,7 +39,7 @@ def _device(name: str, assumed: list[str]) -> Device:
         chosen = max(larger, key=lambda known: device(known).memory_bytes)
         assumed.append(f"gpu {name!r}: memory size not stated, taken as {chosen}")
         return device(chosen)
-    memory = re.search(r"(\d+)\s*GB", name)
+    memory = re.search(r"(\d+)\s*GB", name)  # also one of a remark with other figures: "H100 (96 GB HBM2e, 500 W)"
     with_size = [f"{plain.split('-')[0].split()[0]}-{memory.group(1)}GB"] if memory and plain else []
     for candidate in (name, *with_size, plain):
         for known in _known(candidate):
@@ -70,52 +71,29 @@ def _devices_a_node(row: Row, what: Device, gpus: int, assumed: list[str]) -> in
 
 
 def _intra(row: Row, what: Device, assumed: list[str]) -> Link:
-    said = re.sub(r"\(.*?\)", "", row.intra_node_link).strip()
-    usual = what.nvlink or "pcie4"
-    if said and not said.lower().startswith(("nvlink", "infinity")):
-        found = _rate(said, per_node=1)
-        if found is not None:
-            return link(found)
+    """The link inside a node: the board's own where a kind of its makers is printed, whatever generation is said."""
+    said = row.intra_node_link.strip()
+    if not said.lower().startswith(("nvlink", "infinity")):
+        if not said and (row.gpus or 1) > 1:
+            assumed.append(f"links inside a node: {board_link(what, None).name}")
         try:
-            return link(said)
+            return board_link(what, said or None)
         except InputError:
-            assumed.append(f"intra_node_link {said!r}: taken as {usual}")
-    elif not said and (row.gpus or 1) > 1:
-        assumed.append(f"links inside a node: {usual}")
-    return link(usual)
+            assumed.append(f"intra_node_link {said!r}: taken as {board_link(what, None).name}")
+    return board_link(what, None)
 
 
 def _inter(row: Row, what: Device, per_node: int, assumed: list[str]) -> Link:
     """What one device gets between nodes."""
     said = row.inter_node_link.strip()
     usual = next((rate for name, rate in _USUAL_NETWORK if what.name.startswith(name)), _TODAYS_NETWORK)
-    if not said:
-        assumed.append(f"links between nodes: {usual:g} GB/s a device")
-        return link(usual)
-    found = _rate(said, per_node)
-    if found is not None:
-        return link(found)
-    plain = re.sub(r"\(.*?\)", "", said).strip()
-    for name in (plain, *(word for word in reversed(plain.split()) if word[:1].isalpha())):
+    if said:
         try:
-            return link(name)
+            one, adapters = network(said, "inter_node_link")
         except InputError:
-            continue
-    assumed.append(f"inter_node_link {said!r}: {usual:g} GB/s a device")
+            assumed.append(f"inter_node_link {said!r}: {usual:g} GB/s a device")
+        else:
+            return one_devices_share(one, per_node, adapters, oversubscription=1.0)
+    else:
+        assumed.append(f"links between nodes: {usual:g} GB/s a device")
     return link(usual)
-
-
-def _rate(said: str, per_node: int) -> float | None:
-    """GB/s a device of "8x HDR200 IB", "4x OmniPath 100 Gb/s per node", "1600 Gbps per node", "200 Gb/s per GPU"."""
-    text = said.lower()
-    adapters = re.search(r"\b(\d+)\s*x\s", text) or re.search(r"\b(\d+)x", text)
-    rate = re.search(r"(\d+(?:\.\d+)?)\s*(?:gb/s|gbps|gbit/s|gb\b)", text)
-    gigabits = float(rate.group(1)) if rate else next(
-        (speed for name, speed in (("ndr", 400.0), ("hdr100", 100.0), ("hdr", 200.0), ("edr", 100.0)) if name in text),
-        None,
-    )  # fmt: skip
-    if gigabits is None:
-        return None
-    if adapters:
-        return int(adapters.group(1)) * gigabits / 8 / per_node
-    return gigabits / 8 / (per_node if "per node" in text else 1)

@@ -82,7 +82,7 @@ def live(schedule: Schedule, placement: tuple[int, ...], micro_batches: int) -> 
         return Live(here * float(micro_batches), np.arange(ranks))
     micro_batches = enough(schedule, placement, micro_batches)
     counted = _counted(schedule, placement, micro_batches) if is_standard(schedule, placement) else None
-    return _live(schedule, placement, micro_batches) if counted is None else counted
+    return walk_through(schedule, placement, micro_batches) if counted is None else counted
 
 
 @lru_cache(maxsize=1024)
@@ -151,7 +151,8 @@ def _gathered(placement: tuple[int, ...], ranks: Iterator[NDArray[np.float64]]) 
 
 
 @lru_cache(maxsize=1024)
-def _live(schedule: Schedule, placement: tuple[int, ...], micro_batches: int) -> Live:
+def walk_through(schedule: Schedule, placement: tuple[int, ...], micro_batches: int) -> Live:
+    """The moments of any schedule, by a walk through every action of every rank."""
     rows: list[NDArray[np.float64]] = []
     first: list[int] = []
     count = 0
