@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.traces.made_exports import block, segment, snapshot
+from tests.traces.made_exports import answers_or_says, block, segment, snapshot
 
 from meshwright.basics.errors import InputError
 from meshwright.diagnosis.inputs import diagnose_inputs
@@ -78,3 +78,26 @@ def test_malformed_values_are_left_out_and_said(tmp_path: Path) -> None:
     odd = {"device": "x", "total_size": -4, "blocks": [7, {"size": None, "address": 2.5, "state": 3}]}
     found = read_snapshot(snapshot(tmp_path / "s.pickle", [odd, 3], [{"action": "of a later version"}]))
     assert "malformed values" in found.notes[0]
+
+
+ODD = st.none() | st.booleans() | st.integers(-5, 2**65) | st.floats() | st.text(max_size=4)
+BLOCK = st.dictionaries(st.sampled_from(["address", "size", "requested_size", "state", "frames"]), ODD | st.lists(ODD))
+SEGMENT = st.dictionaries(
+    st.sampled_from(["device", "total_size", "active_size", "blocks"]), ODD | st.lists(BLOCK | ODD, max_size=4)
+)
+ENTRY = st.fixed_dictionaries(
+    {"action": st.sampled_from(["alloc", "free_completed", "oom", "segment_alloc", "snapshot"]) | ODD},
+    optional={
+        "addr": ODD,
+        "size": ODD,
+        "time_us": ODD,
+        "frames": ODD | st.lists(st.dictionaries(st.just("filename"), ODD)),
+    },
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(SEGMENT | ODD, max_size=4), st.lists(ENTRY | ODD, max_size=8))
+def test_any_values_are_read_or_refused_in_a_line(tmp_path: Path, segments: list, history: list) -> None:
+    file = snapshot(tmp_path / "s.pickle", segments, history)
+    answers_or_says(lambda: diagnose_inputs([file]))
