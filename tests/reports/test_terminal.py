@@ -180,3 +180,17 @@ def test_texts_of_users_are_never_read_as_markup(width: int) -> None:
 def test_a_plan_that_may_run_out_says_so(chance: float | None, said: bool) -> None:
     answer = out.PlanOutput(evaluated=1, seconds=0.1, plans=[entry(p_oom=chance)], rejected=[])
     assert ("runs out of memory" in shown(terminal_plan.plan_view(answer), 100)) == said
+
+
+@pytest.mark.parametrize(("chance", "said"), [(None, False), (0.001, False), (0.02, True), (0.47, True)])
+def test_a_layout_beside_what_was_asked_says_that_it_may_run_out(chance: float | None, said: bool) -> None:
+    batch = {"global": 8, "seq_len": 1, "micro_batch": 1, "micro_batches": 1, "dp": 8, "equation": "global 8"}
+    near = out.NearbyPart(
+        mode="predicted", kind="neighbour", layout="dp 8", micro_batch=1, micro_batches=1, step_time_s=1.0,
+        tokens_per_s_per_gpu=1.0, memory_gib=70.0, p_oom=chance,
+    )  # fmt: skip
+    answer = out.CheckOutput(
+        valid=True, problems=[], warnings=[], batch=out.BatchPart.model_validate(batch), layout={}, nearby=[near],
+        model=out.ModelPart(name="m", text="m", parameters=1, active_parameters=1, note=""),
+    )  # fmt: skip
+    assert ("runs out of memory" in shown(terminal.check_view(answer), 100)) == said

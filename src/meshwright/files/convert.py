@@ -54,6 +54,7 @@ def nearby_part(kind: Literal["neighbour", "plain"], plan: Plan) -> NearbyPart:
         mode=found.mode, kind=kind, layout=describe(plan.layout), micro_batch=plan.batch.micro_batch,
         micro_batches=plan.batch.micro_batches, step_time_s=found.step_time_s,
         tokens_per_s_per_gpu=found.tokens_per_s_per_gpu, memory_gib=found.worst_memory.total / GIB,
+        p_oom=max((rank.p_oom for rank in found.memory if rank.p_oom is not None), default=None),
     )  # fmt: skip
 
 

@@ -46,6 +46,7 @@ class NearbyPart(Part):
     step_time_s: float
     tokens_per_s_per_gpu: float
     memory_gib: float = Field(description="of the pipeline rank that needs most")
+    p_oom: float | None = Field(default=None, description="probability of running out of memory; null: not estimated")
 
 
 class ModelPart(Part):

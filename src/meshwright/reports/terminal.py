@@ -11,6 +11,7 @@ from meshwright.reports.terminal_parts import (
     bullets,
     count_of,
     heading,
+    running_out,
     table,
 )
 
@@ -53,7 +54,7 @@ def _nearby(found: Sequence[out.NearbyPart]) -> View:
         return []
     grid = table(["layout", "step", "tok/s/GPU", "GiB"], left=("layout",))
     for one in found:
-        words = f"{one.layout}, micro-batch {one.micro_batch} × {one.micro_batches}"
+        words = f"{one.layout}, micro-batch {one.micro_batch} × {one.micro_batches}{running_out(one.p_oom)}"
         grid.add_row(words, seconds_text(one.step_time_s), f"{one.tokens_per_s_per_gpu:,.0f}", f"{one.memory_gib:.1f}")
     near = min((one.step_time_s for one in found if one.kind == "neighbour"), default=None)
     simple = min((one.step_time_s for one in found if one.kind == "plain"), default=None)

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from meshwright.basics.quantities import seconds_text
 from meshwright.files.outputs import PlanFigures
+from meshwright.files.prediction import TIGHT
 from meshwright.layout.degrees import Layout, describe
 from meshwright.model.units import compact
 
@@ -25,6 +26,13 @@ def table(columns: Sequence[str], left: Sequence[str] = ()) -> Table:
         words = column in left
         grid.add_column(column, justify="left" if words else "right", no_wrap=not words, overflow="fold")
     return grid
+
+
+def running_out(p_oom: float | None) -> str:
+    """What a layout that may not fit has beside its description; nothing where it is sure enough."""
+    if p_oom is None or p_oom < TIGHT:
+        return ""
+    return f"; tight: runs out of memory with a probability of {p_oom:.0%}"
 
 
 def bullets(lines: Iterable[str], indent: int = 0, mark: str = "- ") -> list[RenderableType]:

@@ -8,7 +8,6 @@ from rich.text import Text
 from meshwright.basics.quantities import count_text, seconds_text
 from meshwright.files import outputs as out
 from meshwright.files.outputs_plan import BucketPart, BudgetPart, ParetoPart, RelaxationPart
-from meshwright.files.prediction import TIGHT
 from meshwright.reports.terminal_parts import (
     bullets,
     change_text,
@@ -18,6 +17,7 @@ from meshwright.reports.terminal_parts import (
     layout_text,
     ms,
     percent,
+    running_out,
     stages_text,
     step_text,
     table,
@@ -26,13 +26,6 @@ from meshwright.reports.terminal_parts import (
 View = Sequence[RenderableType]
 
 _LEFT_OUT = 6  # families that are listed
-
-
-def _running_out(plan: out.PlanFigures) -> str:
-    """What a plan that may not fit has beside its reason; nothing where it is sure enough."""
-    if plan.p_oom is None or plan.p_oom < TIGHT:
-        return ""
-    return f"; tight: runs out of memory with a probability of {plan.p_oom:.0%}"
 
 
 def plan_view(answer: out.PlanOutput) -> View:
@@ -44,7 +37,7 @@ def plan_view(answer: out.PlanOutput) -> View:
             percent(plan.bubble_fraction), gib_text(plan),
         )  # fmt: skip
     seconds = f"{answer.evaluated:,} layouts in {answer.seconds:.1f} s; all figures predicted"
-    best, whys = answer.plans[0], [plan.why + _running_out(plan) for plan in answer.plans]
+    best, whys = answer.plans[0], [plan.why + running_out(plan.p_oom) for plan in answer.plans]
     return [
         heading(seconds),
         grid,
@@ -125,7 +118,7 @@ def figures_view(plan: out.PlanFigures, title: str) -> View:
         "MFU": f"{percent(plan.mfu)}{_hfu(plan)}; bubble {percent(plan.bubble_fraction)}, {plan.mode}",
         "exposed": f"{ms(plan.exposed_comm_s)} of communication{_by_group(plan)}, {plan.mode}",
         "memory": f"{plan.memory_gib:.2f} GiB of {plan.memory_limit_gib:.2f} GiB on the fullest rank, {plan.mode}"
-        + (_running_out(plan) if plan.fits else ": does not fit"),
+        + (running_out(plan.p_oom) if plan.fits else ": does not fit"),
     }
     if plan.traffic_gb:
         sent = ", ".join(f"{group} {size:,.3g} GB" for group, size in plan.traffic_gb.items())
