@@ -22,7 +22,7 @@ _SCALE = re.compile(
     r"(?:\s*(?:,?\s*reducing to|,?\s*(?:down )?to|->)\s*(\d+(?:\.\d+)?(?:[eE][+-]?\d+)?))?",
     re.IGNORECASE,
 )
-_OVERFLOW = re.compile(r"overflow|skipp(?:ed|ing)|inf or nan|non-?finite", re.IGNORECASE)
+_OVERFLOW = ("overflow", "skipped", "skipping", "inf or nan", "nonfinite", "non-finite")
 _GROUP = re.compile(r"(?:param(?:eter)?[ _]?group|unit|layer|in)\s+([\w.\[\]-]{1,60}\.[\w.\[\]-]{1,60}|\d{1,4})")
 
 
@@ -39,19 +39,28 @@ def skips_of(lines: Iterable[str]) -> tuple[tuple[Skip, ...], int]:
     """The skipped steps that a log tells of, and the last step it mentions. A line without a number of its own belongs
     to the step after the last one that was mentioned before it."""
     found: dict[int, Skip] = {}
+    mentioned = ""  # the last line that names a step and tells of no skip: its number is only sought when needed
     last = 0
     for line in lines:
-        step = _STEP.search(line)
-        number = int(step.group(1)) if step else None
-        if _OVERFLOW.search(line) and (scale := _SCALE.search(line) or _STEP.search(line)):
-            value = _number(scale) if scale.re is _SCALE else None
-            at = number if number is not None else max(last, max(found, default=0)) + 1
-            where = _GROUP.search(line)
-            found.setdefault(at, Skip(at, value, where.group(1) if where else ""))
-            last = max(last, at)
-        elif number is not None:
-            last = max(last, number)
-    return tuple(found[at] for at in sorted(found)), last
+        lower = line.lower()
+        if not any(word in lower for word in _OVERFLOW):
+            if "step" in lower or "iter" in lower:
+                mentioned = line
+            continue
+        step, scale = _STEP.search(line), _SCALE.search(line)
+        if step is None and scale is None:
+            continue
+        last = max(last, _step(mentioned))
+        at = int(step.group(1)) if step else last + 1
+        where = _GROUP.search(line)
+        found.setdefault(at, Skip(at, _number(scale) if scale else None, where.group(1) if where else ""))
+        last = max(last, at)
+    return tuple(found[at] for at in sorted(found)), max(last, _step(mentioned))
+
+
+def _step(line: str) -> int:
+    step = _STEP.search(line)
+    return int(step.group(1)) if step else 0
 
 
 def _number(scale: re.Match[str]) -> float | None:

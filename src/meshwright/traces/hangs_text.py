@@ -23,10 +23,19 @@ _LOST = re.compile(
 _GLOO = re.compile(r"Timed out waiting (\d{1,12})ms")
 _KILLED = re.compile(r"exitcode\s*:?\s*-?[1-9]\d*|SIGKILL|Signal 9|remote process exited|Connection (?:closed|reset)")
 
+_WORTH = (
+    "timeout", "work:", "monitoredbarrier", "joined", "nranks", "world", "connection", "exit", "sigkill", "signal",
+    "waiting", "timed out",
+)  # fmt: skip
+"""What any line that is looked into holds: most lines of a log are about something else."""
+
 
 def read_lines(lines: Iterable[str], rank_of_file: int | None, hang: Hang) -> None:
     """Add what the lines of one log say; the rank is the line's own, else the file's."""
     for line in lines:
+        lower = line.lower()
+        if not any(word in lower for word in _WORTH):  # ten times as fast as one expression that ignores case
+            continue
         if joined := _JOINED.search(line):
             waited = float(joined.group(1)) if joined.group(1) else None
             now = int(joined.group(2)), int(joined.group(3)), waited
