@@ -22,12 +22,14 @@ SHARED = Path(__file__).resolve().parents[2] / "shared" / "traces"
 REAL = SHARED / "hta" / "negative_queue_length_values_check" / "rank0.json.gz"
 
 _DIAGNOSE = """
-import resource, sys, time
+import pathlib, resource, sys
 from meshwright.diagnosis.diagnose import diagnose_paths
 found = diagnose_paths([sys.argv[1]], cache=sys.argv[2] == "cache")
 mine, workers = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
 cpu = mine.ru_utime + mine.ru_stime + workers.ru_utime + workers.ru_stime
-print(cpu, mine.ru_maxrss / 1024, workers.ru_maxrss / 1024, len(found.ranks), len(found.findings))
+status = pathlib.Path("/proc/self/status").read_text()  # ru_maxrss would count what the caller held
+peak = int(status.split("VmHWM:")[1].split()[0]) / 1024
+print(cpu, peak, workers.ru_maxrss / 1024, len(found.ranks), len(found.findings))
 """
 
 

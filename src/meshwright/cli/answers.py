@@ -164,8 +164,9 @@ def parity(
 
 
 def diagnose(
-    paths: Sequence[PathLike], *, output: Path | None = None, job: PathLike | None = None
-) -> ran.DiagnoseOutput:
+    paths: Sequence[PathLike], *, output: Path | None = None, job: PathLike | None = None, cache: bool = True,
+    progress: Progress = _quiet,
+) -> ran.DiagnoseOutput:  # fmt: skip
     """Diagnose a run folder, or recorded traces, tables, snapshots and logs; `job` supplies model and cluster where a
     figure needs them. A run folder gets its `findings.json`; `output` gets a copy."""
     from meshwright.diagnosis.inputs import diagnose_inputs
@@ -179,7 +180,7 @@ def diagnose(
     target = _target(output, [path for path in given if path.exists()]) if output is not None else None
     setup = None if job is None else read_setup(job)
     one_run = len(given) == 1 and given[0].is_dir() and RunFolder(given[0]).plan.exists()
-    found = diagnose_inputs(given, setup)
+    found = diagnose_inputs(given, setup, cache=cache, progress=progress)
     if one_run:
         write_findings(found, RunFolder(given[0]).findings)
     if target is not None:

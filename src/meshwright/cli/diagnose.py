@@ -19,6 +19,10 @@ def _share(text: str) -> float:
     return share
 
 
+def _say(line: str) -> None:
+    typer.echo(line, err=True)
+
+
 def diagnose(
     paths: Annotated[
         list[Path],
@@ -40,6 +44,14 @@ def diagnose(
         Path | None,
         typer.Option("--job", metavar="JOB", help="A job that says model and cluster where figures need it."),
     ] = None,
+    no_cache: Annotated[
+        bool,
+        typer.Option(
+            "--no-cache",
+            help="Read traces anew. Else large ones, unchanged since (path, size, time), come from "
+            "$MESHWRIGHT_CACHE or ~/.cache/meshwright/traces.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Where the time went, why, and what to change."""
@@ -47,7 +59,7 @@ def diagnose(
     from meshwright.cli.show import show
     from meshwright.reports.terminal_run import diagnose_view
 
-    answer = answers.diagnose(paths, output=output, job=job)
+    answer = answers.diagnose(paths, output=output, job=job, cache=not no_cache, progress=_say)
     show(answer, diagnose_view, as_json)
     if fail_on is not None and any((finding.share or 0) > fail_on for finding in answer.findings):
         raise typer.Exit(1)

@@ -12,11 +12,18 @@ from meshwright.files.setup import Setup
 from meshwright.traces.recognise import Input, Recognition, recognise
 
 
-def diagnose_inputs(paths: Sequence[Path | str], setup: Setup | None = None) -> Diagnosis:
+def diagnose_inputs(
+    paths: Sequence[Path | str],
+    setup: Setup | None = None,
+    *,
+    cache: bool = True,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Diagnosis:
     """Diagnose whatever the paths are: a run folder, or files, folders and globs of every kind that is read.
 
-    `setup` supplies model and cluster where a figure needs them. Raises InputError when an input cannot be read, or
-    run folders and other paths are mixed.
+    `setup` supplies model and cluster where a figure needs them; large traces come from a cache of what was kept of
+    them, unless `cache` is off; `progress` gets lines while they are read. Raises InputError when an input cannot be
+    read, or run folders and other paths are mixed.
     """
     given = [Path(path) for path in paths]
     runs = [path for path in given if path.is_dir() and RunFolder(path).metrics.exists()]
@@ -31,7 +38,7 @@ def diagnose_inputs(paths: Sequence[Path | str], setup: Setup | None = None) -> 
     if traces := inputs.of(Input.KINETO):
         from meshwright.diagnosis.diagnose import diagnose_paths
 
-        found = diagnose_paths(traces)
+        found = diagnose_paths(traces, cache=cache, said=progress)
     said = [say() for say in _readers(inputs, setup)]
     if inputs.of(Input.RECORDER) or inputs.of(Input.LOG):
         from meshwright.diagnosis.logs import diagnose_logs

@@ -69,7 +69,7 @@ def split_window(timeline: Timeline, rank: int, start: int, end: int) -> Split:
     mine = timeline.rank == rank
 
     def covered(*kinds: Kind) -> Intervals:
-        chosen = mine & np.isin(timeline.kind, kinds)
+        chosen = mine & np.logical_or.reduce([timeline.kind == kind for kind in kinds])
         return clip(timeline.start[chosen], timeline.end[chosen], start, end)
 
     busy = covered(Kind.COMPUTE, Kind.UNCLASSIFIED)

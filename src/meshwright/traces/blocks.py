@@ -8,7 +8,7 @@ from isal import isal_zlib
 
 from meshwright.basics.errors import bad_input
 
-BLOCK = 6 << 20
+BLOCK = 3 << 20
 _PACKED = 256 << 10
 _GZIP = b"\x1f\x8b"
 

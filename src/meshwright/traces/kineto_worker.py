@@ -18,6 +18,7 @@ from meshwright.basics.errors import Complaint, InputError
 from meshwright.traces.kineto_part import Part, load_part, read_part, save_part
 
 _WORTH = 48 << 20  # bytes of files below which starting processes costs more than it saves
+_SLOW = 16 << 20  # bytes of a file that takes long enough to be told about
 
 Said = Callable[[str], None]
 
@@ -46,7 +47,8 @@ def _here(files: Sequence[Path], said: Said) -> Iterator[tuple[Path, Part]]:
             except InputError as error:
                 complaints += error.complaints
                 continue
-            said(f"read {number} of {len(files)} traces: {file.name}, {part.seen:,} events")
+            if _size(file) >= _SLOW:
+                said(f"read {number} of {len(files)} traces: {file.name}, {part.seen:,} events")
             yield file, part
     finally:
         if enabled:
