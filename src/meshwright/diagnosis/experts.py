@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.basics.errors import bad_input
-from meshwright.diagnosis.said import Said
+from meshwright.diagnosis.said import Said, counted
 from meshwright.diagnosis.thresholds import UNEVEN
 from meshwright.files.findings import Finding
 from meshwright.files.setup import Setup
@@ -42,7 +42,7 @@ def diagnose_routing(paths: Sequence[Path], setup: Setup | None) -> Said:
         loads = _loads(table, setup, notes)
         tables[str(path)] = [_figures(load) for load in loads]
         findings += _judged(path, loads)
-    return Said(f"{len(tables)} tables of routing counts", tables=tables, findings=tuple(findings),
+    return Said(counted(len(tables), "table") + " of routing counts", tables=tables, findings=tuple(findings),
                 abstained=tuple(notes))  # fmt: skip
 
 

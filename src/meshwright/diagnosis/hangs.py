@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from meshwright.diagnosis.said import Said
+from meshwright.diagnosis.said import Said, counted
 from meshwright.files.findings import Finding
 from meshwright.files.setup import Setup
 from meshwright.traces.hangs import Call, Hang, merge_logs, read_recorder
@@ -60,8 +60,8 @@ def diagnose_hangs(recorder: Sequence[Path], logs: Sequence[Path], setup: Setup 
     }  # fmt: skip
     name = "hang" if findings or recorder else ""
     return Said(
-        f"{len(recorder)} flight recorder dumps, {len(logs)} logs", tables={name: figures} if name else {},
-        findings=tuple(findings), abstained=tuple(notes),
+        f"{counted(len(recorder), 'flight recorder dump')}, {counted(len(logs), 'log')}",
+        tables={name: figures} if name else {}, findings=tuple(findings), abstained=tuple(notes),
     )  # fmt: skip
 
 
@@ -172,7 +172,7 @@ def _missing(
     waiting = [rank for rank, number in last.items() if number >= at]
     names = Counter(calls[rank][at].operation for rank in waiting if rank in calls and at in calls[rank])
     name = names.most_common(1)[0][0] if names else "collective"
-    parts = [f"{_listed(tuple(sorted(waiting)))} wait in {name} number {at}"]
+    parts = [f"{_listed(tuple(sorted(waiting)))} {'waits' if len(waiting) == 1 else 'wait'} in {name} number {at}"]
     if behind:
         parts.append(f"{_listed(behind)} never came (last {', '.join(str(last[rank]) for rank in behind[:8])})")
     if silent:

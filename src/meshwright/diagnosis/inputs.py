@@ -6,7 +6,7 @@ from pathlib import Path
 
 from meshwright.basics.errors import bad_input
 from meshwright.diagnosis.said import Said
-from meshwright.files.findings import Diagnosis
+from meshwright.files.findings import Diagnosis, Finding
 from meshwright.files.run import RunFolder
 from meshwright.files.setup import Setup
 from meshwright.traces.recognise import Input, Recognition, recognise
@@ -111,6 +111,11 @@ def _joined(paths: tuple[str, ...], found: Diagnosis | None, said: Sequence[Said
     return replace(
         base, inputs=paths, window=window, ranks=splits, memory=memory, tables=tables, abstained=tuple(abstained),
         bubble=base.bubble or next((one.bubble for one in said if one.bubble), {}),
-        findings=tuple(sorted(findings, key=lambda finding: finding.cost_s_per_step or 0.0, reverse=True)),
+        findings=tuple(sorted(findings, key=_recoverable, reverse=True)),
         step_time_s=base.step_time_s or next((one.step_time_s for one in said if one.step_time_s), None),
     )  # fmt: skip
+
+
+def _recoverable(finding: Finding) -> tuple[float, float]:
+    """Share of the step, then time: a hang costs all of a step of unknown length."""
+    return finding.share or 0.0, finding.cost_s_per_step or 0.0

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from meshwright.diagnosis.said import Said
+from meshwright.diagnosis.said import Said, counted
 from meshwright.traces.proton import Limits, Scope, read_proton
 
 _TOP = 20
@@ -34,7 +34,7 @@ def diagnose_proton(paths: Sequence[Path]) -> Said:
                 f"{path.name}: {without / total:.0%} of the time is in scopes that counted neither FLOPs nor bytes: "
                 "memory- or compute-bound cannot be said of them"
             )
-    return Said(f"{len(tables)} Proton trees", tables=tables, abstained=tuple(notes))
+    return Said(counted(len(tables), "Proton tree"), tables=tables, abstained=tuple(notes))
 
 
 def _row(scope: Scope, total: float, limits: Limits | None) -> dict[str, object]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from meshwright.diagnosis.hangs import diagnose_hangs
 from meshwright.diagnosis.loss_scale import judge_loss_scale
-from meshwright.diagnosis.said import Said
+from meshwright.diagnosis.said import Said, counted
 from meshwright.files.setup import Setup
 
 
@@ -17,4 +17,6 @@ def diagnose_logs(recorder: Sequence[Path], logs: Sequence[Path], setup: Setup |
     if said:
         return said
     names = ", ".join(path.name for path in logs)
-    return (Said(f"{len(logs)} logs", abstained=(f"{names}: no watchdog line, failed start or loss scale in it",)),)
+    return (
+        Said(counted(len(logs), "log"), abstained=(f"{names}: no watchdog line, failed start or loss scale in it",)),
+    )

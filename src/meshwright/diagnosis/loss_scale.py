@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from meshwright.diagnosis.said import Said
+from meshwright.diagnosis.said import Said, counted
 from meshwright.files.findings import Finding
 from meshwright.traces.hangs import lines_of
 
@@ -96,8 +96,8 @@ def judge_loss_scale(paths: Sequence[Path]) -> Said:
             )
         else:
             notes.append(f"{path.name}: the log ends in skipped steps, {longest} in a row: too early to say")
-    return Said(f"{len(tables)} logs of a loss scale" if tables else "", tables=tables, findings=tuple(findings),
-                abstained=tuple(notes))  # fmt: skip
+    return Said(counted(len(tables), "log") + " of a loss scale" if tables else "", tables=tables,
+                findings=tuple(findings), abstained=tuple(notes))  # fmt: skip
 
 
 def _longest(skips: Sequence[Skip]) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from meshwright.basics.quantities import MIB, bytes_text
 from meshwright.diagnosis.memory_replay import DeviceMemory, Failure, Group, device_memory
-from meshwright.diagnosis.said import Said
+from meshwright.diagnosis.said import Said, counted
 from meshwright.diagnosis.thresholds import FRAGMENTED
 from meshwright.files.findings import Finding
 from meshwright.traces.snapshot import read_snapshot
@@ -41,7 +41,9 @@ def diagnose_snapshots(paths: Sequence[Path]) -> Said:
             findings += [_failed(path, device, failure, expandable) for failure in device.failures[-1:]]
     if findings:
         notes.append("contexts and NCCL's own buffers lie outside a snapshot: they are not in its figures")
-    return Said(f"{len(memory)} memory snapshots", memory=memory, findings=tuple(findings), abstained=tuple(notes))
+    return Said(
+        counted(len(memory), "memory snapshot"), memory=memory, findings=tuple(findings), abstained=tuple(notes)
+    )
 
 
 def _figures(device: DeviceMemory) -> dict[str, object]:

@@ -9,7 +9,7 @@ import numpy as np
 from meshwright.basics.quantities import seconds_text
 from meshwright.diagnosis.operation_graph import Graph, graph_of
 from meshwright.diagnosis.operation_moves import moved
-from meshwright.diagnosis.said import Said
+from meshwright.diagnosis.said import Said, counted
 from meshwright.diagnosis.thresholds import EXCESS, REPLAY_ERROR, SLOW
 from meshwright.files.findings import Finding
 from meshwright.files.setup import Setup
@@ -92,8 +92,8 @@ def diagnose_operations(paths: Sequence[Path], setup: Setup | None) -> Said:
             )
         elif found.slowdown > 1 + EXCESS:
             findings += _judged(path, table, graph, found, compute, setup, notes)
-    return Said(f"{len(tables)} operation tables", tables=tables, findings=tuple(findings), abstained=tuple(notes),
-                step_time_s=step_s)  # fmt: skip
+    return Said(counted(len(tables), "operation table"), tables=tables, findings=tuple(findings),
+                abstained=tuple(notes), step_time_s=step_s)  # fmt: skip
 
 
 def _stage_compute(table: Operations) -> dict[int, tuple[float, float]]:

@@ -18,3 +18,8 @@ class Said:
     ranks: tuple[RankSplit, ...] = ()
     bubble: Mapping[str, object] = field(default_factory=dict)
     step_time_s: float | None = None
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 log`, `3 logs`."""
+    return f"{number} {noun}{'s' if number != 1 else ''}"

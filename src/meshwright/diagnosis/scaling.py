@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from meshwright.diagnosis.said import Said
+from meshwright.diagnosis.said import Said, counted
 from meshwright.diagnosis.scaling_model import low_use
 from meshwright.diagnosis.scaling_points import Point, Series, read_series
 from meshwright.diagnosis.thresholds import IMPOSSIBLE, POOR
@@ -33,7 +33,9 @@ def diagnose_throughput(paths: Sequence[Path], setup: Setup | None) -> Said:
             notes.append(
                 f"{path.name}: fewer than {_FEW} repeats of every size: differences of a few percent are noise"
             )
-    return Said(f"{len(tables)} throughput tables", tables=tables, findings=tuple(findings), abstained=tuple(notes))
+    return Said(
+        counted(len(tables), "throughput table"), tables=tables, findings=tuple(findings), abstained=tuple(notes)
+    )
 
 
 def _figures(series: Series) -> dict[str, object]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from meshwright.basics.errors import bad_input
-from meshwright.diagnosis.said import Said
+from meshwright.diagnosis.said import Said, counted
 from meshwright.files.findings import Finding, RankSplit
 from meshwright.files.setup import Setup
 from meshwright.layout.proposal import Wanted
@@ -145,4 +145,4 @@ def diagnose_settings(paths: Sequence[Path], setup: Setup | None) -> Said:
             notes.append(f"{path.name}: settings are judged against a layout: give --job")
         else:
             findings += judge_settings(variables, layout_of(setup))
-    return Said(f"{len(paths)} environments", findings=tuple(findings), abstained=tuple(notes))
+    return Said(counted(len(paths), "environment"), findings=tuple(findings), abstained=tuple(notes))

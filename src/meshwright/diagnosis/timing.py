@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from meshwright.basics.quantities import seconds_text
 from meshwright.diagnosis.data_balance import find_uneven_work, work_figures
-from meshwright.diagnosis.said import Said
+from meshwright.diagnosis.said import Said, counted
 from meshwright.diagnosis.stragglers import judge_times
 from meshwright.diagnosis.thresholds import IDLE, PERSISTENT, SLOW
 from meshwright.files.findings import Finding
@@ -28,7 +28,7 @@ def diagnose_timing(paths: Sequence[Path]) -> Said:
         found, figures = _judged(path, timing, notes)
         findings += found
         tables[str(path)] = figures
-    return Said(f"{len(tables)} timing tables", tables=tables, findings=tuple(findings), abstained=tuple(notes))
+    return Said(counted(len(tables), "timing table"), tables=tables, findings=tuple(findings), abstained=tuple(notes))
 
 
 def _judged(path: Path, timing: Timing, notes: list[str]) -> tuple[list[Finding], dict[str, object]]:
