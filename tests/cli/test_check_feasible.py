@@ -3,7 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import meshwright
+from meshwright.basics.errors import InputError
 
 # 7B, sequences of 4096, micro-batch 2, states sharded by 8: 87 GiB without recompute, 53 GiB with full recompute.
 JOB = """\
@@ -126,3 +129,21 @@ def test_memory_is_judged_also_where_no_framework_can_run_it(tmp_path: Path) -> 
     fitting: Any = meshwright.check(path, overrides=["layout.recompute=full"])
     assert found(fitting, "does-not-fit") is None
     assert fitting["valid"] is True
+
+
+def test_what_the_verdict_leaves_open_is_named(tmp_path: Path) -> None:
+    def left(*gone: str) -> tuple[list[str], list[str]]:
+        text = "\n".join(line for line in JOB.splitlines() if line.split(" ")[0] not in gone)
+        (tmp_path / "job.toml").write_text(text)
+        answer: Any = meshwright.check(tmp_path / "job.toml")
+        return answer["undecided"], answer["thriftiest"]
+
+    assert left() == ([], [])
+    assert left("zero") == ([], ["layout.zero"])
+    assert left("dp") == ([], [])  # the other degrees and the devices leave one choice
+    assert left("dp", "tp", "zero") == (["layout.dp", "layout.tp"], [])
+
+
+def test_a_job_to_be_priced_that_is_not_there_is_missed_at_once(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"search\.cost_of.*no such file"):
+        check(tmp_path, "search.cost_of=elsewhere.toml")

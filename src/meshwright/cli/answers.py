@@ -45,6 +45,11 @@ def check(file: PathLike, overrides: Sequence[str] = ()) -> out.CheckOutput:
     from meshwright.layout.rules import judge
 
     setup = read_setup(file, overrides)
+    if setup.cost_of is not None:
+        if not setup.cost_of.is_file():
+            missing = repr(str(setup.cost_of))
+            raise bad_input("there is no such file", file=str(file), field="search.cost_of", value=missing)
+        read_setup(setup.cost_of)  # complains of what is wrong in it
     problems = confirmed(setup, judge(setup.proposal))
     if not any(problem.severity == "error" for problem in problems):
         problems = (*infeasible(setup, file, overrides), *problems)

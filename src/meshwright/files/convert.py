@@ -23,6 +23,7 @@ from meshwright.files.prediction import Prediction, StageMemory, Verdict, verdic
 from meshwright.files.run import RunResult
 from meshwright.layout.batch import equation, micro_batches_for
 from meshwright.layout.degrees import Layout, describe
+from meshwright.layout.given import DEGREES, asked_degrees, settled
 from meshwright.layout.problem import Problem
 from meshwright.layout.proposal import Proposal, Wanted
 from meshwright.model.parameters import active_parameters, total_parameters
@@ -79,10 +80,19 @@ def check_output(proposal: Proposal, problems: Sequence[Problem], nearby: Sequen
         name=arch.name, text=described(arch), parameters=total_parameters(arch),
         active_parameters=active_parameters(arch), note=arch.note,
     )  # fmt: skip
+    fixed = asked_degrees(settled(proposal))
+    undecided = [] if errors else [f"layout.{name}" for name in DEGREES if name not in fixed]
     return CheckOutput(
         valid=not errors, problems=errors, model=model, batch=batch, layout=layout, nearby=list(nearby),
         warnings=[_problem(problem) for problem in problems if problem.severity == "warning"],
+        undecided=undecided, thriftiest=[] if errors or undecided else _left_open(wanted),
     )  # fmt: skip
+
+
+def _left_open(wanted: Wanted) -> list[str]:
+    """What `check` takes the thriftiest choice of, unlike verbs that need a complete plan and take defaults."""
+    found = [f"layout.{name}" for name in ("zero", "recompute") if getattr(wanted, name) is None]
+    return found if wanted.micro_batch or wanted.micro_batches else [*found, "batch.micro_batch"]
 
 
 def layout_part(layout: Layout) -> LayoutPart:

@@ -69,6 +69,13 @@ class CheckOutput(Output):
     batch: BatchPart
     layout: dict[str, Any] = Field(description="the fixed keys of [layout]; null: free")
     nearby: list[NearbyPart] = Field(description="what to choose instead, when a problem asks for another layout")
+    undecided: list[str] = Field(
+        default=[], description="degrees left open: whether any choice of them fits in memory is for `plan` to find out"
+    )
+    thriftiest: list[str] = Field(
+        default=[],
+        description="keys left open whose thriftiest choice memory was judged with, where degrees are fixed",
+    )
 
 
 class MemoryStagePart(Part):

@@ -17,8 +17,8 @@ FP32 = state_bytes(Training(precision="fp32"))
 MIXED = state_bytes(Training(precision="bf16", gradient_dtype="fp32"))
 LEAN = state_bytes(Training(precision="bf16", gradient_dtype="bf16"))
 USE_INSTEAD = (
-    "Nsight Systems, Triton's Proton and torch.profiler are the profilers to use; of their files this version of "
-    "meshwright reads torch.profiler's"
+    "Nsight Systems, Triton's Proton and torch.profiler are the profilers to use; `meshwright diagnose` reads the "
+    "files of all three"
 )
 READERS = ("torch", "torch.profiler", "kineto", "nsight-systems", "nsys", "proton", "triton-proton")
 

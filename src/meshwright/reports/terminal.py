@@ -44,8 +44,19 @@ def check_view(answer: out.CheckOutput) -> View:
         Text(answer.model.text),
         *([Text(f"note: {answer.model.note}")] if answer.model.note else []),
         Text(answer.batch.equation),
+        *_open(answer),
         Text.assemble(verdict, counts),
     ]
+
+
+def _open(answer: out.CheckOutput) -> View:
+    """What the verdict does not say."""
+    if answer.undecided:
+        return [Text(f"left open: {', '.join(answer.undecided)}; whether any choice fits in memory: `meshwright plan`")]
+    if not answer.thriftiest:
+        return []
+    words = f"left open: {', '.join(answer.thriftiest)}; memory is judged with the choice that needs least"
+    return [Text(f"{words} (`memory` and `predict` take ZeRO-0 where layout.zero is not given)")]
 
 
 def _nearby(found: Sequence[out.NearbyPart]) -> View:
