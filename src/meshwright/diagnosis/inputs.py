@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from meshwright.basics.errors import bad_input
+from meshwright.basics.errors import InputError, bad_input
 from meshwright.diagnosis.said import Said
 from meshwright.files.findings import Diagnosis, Finding
 from meshwright.files.run import RunFolder
@@ -39,12 +39,23 @@ def diagnose_inputs(
         from meshwright.diagnosis.diagnose import diagnose_paths
 
         found = diagnose_paths(traces, cache=cache, said=progress)
-    said = [say() for say in _readers(inputs, setup)]
+    said: list[Said] = []
+    failed: list[InputError] = []
+    for say in _readers(inputs, setup):
+        try:
+            said.append(say())
+        except InputError as error:
+            if any(path.is_file() for path in given):
+                raise
+            failed.append(error)  # in a folder: say what the others say
     if inputs.of(Input.RECORDER) or inputs.of(Input.LOG):
         from meshwright.diagnosis.logs import diagnose_logs
 
         said += diagnose_logs(inputs.of(Input.RECORDER), inputs.of(Input.LOG), setup)
-    return _joined(tuple(str(path) for path in given), found, said, inputs.notes)
+    if failed and found is None and not said:
+        raise failed[0]
+    notes = [*inputs.notes, *(f"could not be read: {' '.join(str(error).split())}" for error in failed)]
+    return _joined(tuple(str(path) for path in given), found, said, notes)
 
 
 def _with_settings(found: Diagnosis, run: RunFolder) -> Diagnosis:

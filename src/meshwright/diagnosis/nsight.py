@@ -7,7 +7,7 @@ import numpy as np
 
 from meshwright.basics.quantities import bytes_text, seconds_text
 from meshwright.diagnosis.device_gaps import Gaps, gaps_of
-from meshwright.diagnosis.said import Said
+from meshwright.diagnosis.said import Said, counted
 from meshwright.diagnosis.split import rank_splits, windows_of
 from meshwright.diagnosis.thresholds import EXPOSED, IDLE
 from meshwright.files.findings import Finding, RankSplit
@@ -43,7 +43,7 @@ def diagnose_nsight(paths: Sequence[Path]) -> Said:
     marked = len(windows) > 1 or windows[0].step >= 0
     window = f"{len(windows)} marked steps" if marked else "all that was captured, steps not marked"
     return Said(
-        f"{window}, on {len(line.recorded)} GPUs", tables=tables, ranks=shown, abstained=tuple(notes),
+        f"{window}, on {counted(len(line.recorded), 'GPU')}", tables=tables, ranks=shown, abstained=tuple(notes),
         findings=tuple(finding for finding in found if finding is not None),
     )  # fmt: skip
 

@@ -37,6 +37,6 @@ def read_plain_pickle(path: Path) -> object:
         raise bad_input("the pickle is cut off", file=str(path)) from None
     except Exception as error:  # damaged bytes make the machine fail in any way
         told = str(error).split("\n")[0][:100] or type(error).__name__
-        cut = "truncated" in told or "exhausted" in told
+        cut = any(word in told for word in ("truncated", "exhausted", "unpack requires", "index out of range"))
         raise bad_input("the pickle is cut off" if cut else f"not a pickle that can be read ({told})",
                         file=str(path)) from None  # fmt: skip
