@@ -96,3 +96,14 @@ def test_advice_says_by_how_much_and_at_what_price() -> None:
 def test_a_probability_is_never_rounded_to_certainty(p: float) -> None:
     assert chance(p) not in ("0 %", "0.0 %", "100 %")
     assert chance(None) == "unknown"
+
+
+def test_a_peak_without_gradients_is_explained() -> None:
+    """Software that frees gradients between steps has none before the first backward."""
+    words = "no gradients at that moment"
+    bare = stage(0, 10.0, parts_gib={"weights": 4.0, "gradients": 0.0, "activations": 6.0})
+    assert words in shown(memory_view(memory([bare])), 100)
+    usual = stage(0, 10.0, parts_gib={"weights": 4.0, "gradients": 2.0, "activations": 4.0})
+    assert words not in shown(memory_view(memory([usual])), 100)
+    away = stage(0, 10.0, parts_gib={"gathered": 4.0, "activations": 6.0})  # parameters lie in CPU memory
+    assert words not in shown(memory_view(memory([away])), 100)

@@ -37,6 +37,7 @@ def memory_view(answer: MemoryOutput) -> View:
     return [
         *_table(answer),
         Text(_fullest(answer)),
+        *_no_gradients(answer),
         *([Text("stages are not given; cut for the fastest step: " + stages_text(answer.cut))] if answer.cut else []),
         Text(f"bytes a parameter: {answer.recipe.text}"),
         Text(", ".join(f"{key} = {value}" for key, value in answer.recipe.settings.items())),
@@ -44,6 +45,14 @@ def memory_view(answer: MemoryOutput) -> View:
         *_fit_view(answer.fit),
         *_traced_view(answer.traced),
     ]
+
+
+def _no_gradients(answer: MemoryOutput) -> View:
+    """Why there are none where the most is alive: a 0 would read as forgotten."""
+    parts = [stage.parts_gib for stage in answer.stages if stage.pipeline_rank == answer.worst_stage]
+    if not any(part.get("weights") and not part.get("gradients") for part in parts):
+        return []
+    return [Text("no gradients at that moment: the first backward makes them while it frees activations")]
 
 
 def chance(p: float | None) -> str:
