@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from meshwright.basics.quantities import seconds_text
 from meshwright.diagnosis.communication import SAME_CLOCK_NS, bandwidths, waited
 from meshwright.diagnosis.idle_host import find_host_bound
+from meshwright.diagnosis.idle_pipeline import pipeline_idle
 from meshwright.diagnosis.traced import Traced
 from meshwright.diagnosis.traced_communication import (
     find_missing_overlap,
@@ -36,6 +37,7 @@ def findings_of(job: Traced, *, silent: bool) -> tuple[tuple[Finding, ...], list
         )
     tables: dict[str, object] = {
         "idle_s_by_cause": {str(rank): dict(causes) for rank, causes in job.idle.items()},
+        "pipeline_idle_s": {str(rank): phases for rank, phases in pipeline_idle(job).items()},
         "waiting_s": {str(rank): value for rank, value in waited(job.timeline, job.collectives).items()},
         "clock_offset_s": {str(rank): value for rank, value in job.clocks.offset_s.items()},
         "clock_residual_s": job.clocks.residual_s,
