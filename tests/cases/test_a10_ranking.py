@@ -16,7 +16,7 @@ CLUSTER = "gpu = 'A100-80GB-SXM'\ngpus = 128\ngpus_per_node = 8\nintra_node = 'n
 def planned(folder: Path, pp: int, m: int) -> Any:
     """The best plan with tp = 2 and so many stages, m micro-batches of one sequence on each replica."""
     batch = f"global = {64 // pp * m}\nseq_len = 4096\nmicro_batch = 1"
-    layout = f"[layout]\ntp = 2\npp = {pp}\ncp = 1\nzero = 1\nschedule = '1f1b'"
+    layout = f"[layout]\ntp = 2\npp = {pp}\ncp = 1\nzero = 1\nschedule = '1f1b'\nrecompute = 'none'"
     return meshwright.plan(job(folder, MODEL, CLUSTER, batch, layout), top=1)["plans"][0]
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from meshwright.basics.errors import Complaint, InputError
 from meshwright.files.complaints import keys_of
 from meshwright.files.job import Job, parse_job, parse_override, read_job
-from meshwright.files.setup import Profiling, Tuning
+from meshwright.files.setup import Profiling, Setup, Tuning
 from meshwright.files.tables import JobTables, ModelTable
 from meshwright.layout.claims import CLAIMS
 from meshwright.layout.proposal import Wanted
@@ -172,13 +172,14 @@ def test_override_cannot_smuggle_a_second_key() -> None:
 def test_tables_hold_what_the_values_hold() -> None:
     """Every field of the values can be written in a job, with the same default."""
     plain = set(keys_of(ModelTable)) - {"config", "name", "params", "label"}
-    assert plain == set(Architecture.__slots__) - {"name", "config_path", "note"}
+    assert plain == set(Architecture.__slots__) - {"name", "config_path", "note", "scan_width"}
     tables = parse_job(GOOD).tables
     assert set(keys_of(type(tables.layout))) == set(Wanted.__slots__) - {"micro_batch", "micro_batches"}
     for table, value in ((tables.training, Training()), (tables.tune, Tuning()), (tables.profile, Profiling())):
         for name in type(value).__slots__:
             default = getattr(value, name)
             assert getattr(table, name) == (list(default) if isinstance(default, tuple) else default)
+    assert tables.search.risk == Setup.__dataclass_fields__["risk"].default
     assert set(keys_of(type(tables.claims))) == set(CLAIMS)
 
 

@@ -34,7 +34,7 @@ def _job(
     memory = device.memory_bytes if memory_gib is None else round(memory_gib * GIB)
     cluster = Cluster(device, gpus, a_node, link, catalogue.link("ib-hdr"), memory)
     proposal = Proposal(arch, cluster, Training(**(recipe or {})), batch, seq_len, Wanted(**wanted))
-    return Setup("job", proposal, runnable_by=runner)  # type: ignore[arg-type]
+    return Setup("job", proposal, runnable_by=runner, risk=0.5)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="session")

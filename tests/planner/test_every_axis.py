@@ -28,7 +28,9 @@ def job(arch: Architecture, gpus: int, a_node: int, batch: int, memory_gib: floa
     """A job on A100s, runnable by any framework."""
     links = catalogue.link("nvlink3"), catalogue.link("ib-hdr")
     cluster = Cluster(catalogue.device("A100-40GB-SXM"), gpus, a_node, *links, round(memory_gib * 2**30))
-    return Setup("small", Proposal(arch, cluster, Training(), batch, 512, Wanted(**wanted)), runnable_by="any")
+    return Setup(
+        "small", Proposal(arch, cluster, Training(), batch, 512, Wanted(**wanted)), runnable_by="any", risk=0.5
+    )
 
 
 JOBS = st.builds(

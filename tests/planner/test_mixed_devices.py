@@ -20,7 +20,7 @@ def setup(names: tuple[str, ...], **wanted: object) -> Setup:
     parts = [Part(d, 2, 2, link(d.nvlink or d.pcie), d.memory_bytes) for d in map(device, names)]
     cluster = mixed(parts, link("ib-ndr"), None, 1.0, True)
     proposal = Proposal(ARCH, cluster, Training(), 32, 2048, Wanted(**wanted))  # type: ignore[arg-type]
-    return Setup("mixed", proposal, runnable_by="any")
+    return Setup("mixed", proposal, runnable_by="any", risk=0.5)
 
 
 PIPELINE: dict[str, object] = {

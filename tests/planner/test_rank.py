@@ -217,3 +217,30 @@ def test_a_schedule_can_be_fixed_with_everything_else_free(make_job: MakeJob, sc
     best = plan(make_job(SMALL, gpus=4, batch=8, seq_len=1024, schedule=schedule)).plans[0]
     assert best.layout.schedule == schedule
     assert best.layout.pp > 1 or schedule not in V_SHAPED  # a V needs a pipeline to fold
+
+
+class TestHowSurelyItFits:
+    """`[search] risk`: where some plan is less likely to run out, no plan that is more likely ranks at all."""
+
+    @pytest.mark.parametrize("risk", [0.02, 0.1, 0.3])
+    def test_no_plan_is_riskier_than_allowed(self, make_job: MakeJob, neox_20b: Architecture, risk: float) -> None:
+        job = replace(make_job(neox_20b, "A100-80GB-SXM", 128, batch=1024, seq_len=4096), risk=risk)
+        plans = plan(job).plans
+        for one in plans:
+            assert one.prediction is not None
+            assert max(rank.p_oom or 0.0 for rank in one.prediction.memory) <= risk
+            assert one.prediction.memory_limit_bytes == job.proposal.cluster.memory_bytes
+            assert one.setup.proposal.cluster == job.proposal.cluster
+
+    def test_less_risk_is_never_faster(self, make_job: MakeJob, neox_20b: Architecture) -> None:
+        job = make_job(neox_20b, "A100-80GB-SXM", 128, batch=1024, seq_len=4096)
+        found = [plan(replace(job, risk=risk)).plans for risk in (0.5, 0.1, 0.01)]
+        fastest = [min(one.prediction.step_time_s for one in plans if one.prediction) for plans in found]
+        assert fastest == sorted(fastest)
+
+    def test_where_nothing_is_sure_the_likely_ranks(self, make_job: MakeJob, neox_20b: Architecture) -> None:
+        sure = make_job(neox_20b, "A100-80GB-SXM", 128, batch=1024, seq_len=4096, dp=128, tp=1, pp=1, cp=1,
+                        zero=3, micro_batch=2, recompute="none")  # fmt: skip
+        (only,) = plan(replace(sure, risk=0.01), top=1).plans
+        assert only.prediction is not None
+        assert 0.01 < max(rank.p_oom or 0.0 for rank in only.prediction.memory) < 0.5

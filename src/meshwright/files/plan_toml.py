@@ -186,7 +186,7 @@ def plan_text(plan: Plan, folder: Path | None = None) -> str:
             **_fields(layout, ("stages", "placement")),
             "stages": [compact(units) for units in layout.stages], "placement": layout.placement,
         },
-        "search": {"runnable_by": setup.runnable_by},
+        "search": {"runnable_by": setup.runnable_by, "risk": setup.risk},
         "profile": _fields(setup.profile),
         "tune": _fields(setup.tune),
         "claims": claims,

@@ -124,6 +124,7 @@ def setup_of(job: Job) -> Setup:
         data=_data_of(job),
         profile=Profiling(tables.profile.every, tables.profile.steps, tuple(tables.profile.tools)),
         tune=tuning, runnable_by=tables.search.runnable_by, path=job.path, machine=resolved.machine,
+        risk=tables.search.risk,
         cost_of=None if tables.search.cost_of is None else job.folder / tables.search.cost_of,
     )  # fmt: skip
 

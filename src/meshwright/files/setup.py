@@ -55,6 +55,7 @@ class Setup:
     tune: Tuning = field(default_factory=Tuning)
     runnable_by: Runner = "meshwright"
     path: Path | None = None  # the file it came from
+    risk: float = 0.1  # probability of running out of memory that a plan may have, where others run less
     cost_of: Path | None = None  # another job, whose choices are priced one at a time
     stack: str = ""  # the software whose habits memory and time follow (predictor/stacks); empty: as runnable_by
     machine: Path | None = None  # the machine.toml that describes the devices, when the job names one

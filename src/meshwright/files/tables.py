@@ -181,6 +181,9 @@ class SearchTable(Table):
     """[search]: what the planner may propose."""
 
     runnable_by: Runner = Field(default="meshwright", description="who must be able to run the plan")
+    risk: Annotated[float, Field(gt=0, le=0.5)] = Field(
+        default=0.1, description="probability of running out of memory that a plan may have, where some have less"
+    )
     cost_of: Text | None = Field(
         default=None, description="another job: `plan` tells what each choice of its layout would cost here"
     )

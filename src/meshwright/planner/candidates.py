@@ -1,6 +1,6 @@
 """Candidates of the search: their stages, their memory, a lower bound of their step time, and the exact one."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -101,9 +101,16 @@ class Bench:
 
     def limited(self, memory_bytes: int) -> "Bench":
         """The bench of the same job on devices with that much memory at most; unit figures and cuts are shared."""
+        return self._with_memory(lambda own: min(own, memory_bytes))
+
+    def within(self, share: float) -> "Bench":
+        """The bench of the same job on devices with that share of their memory."""
+        return self._with_memory(lambda own: int(own * share))
+
+    def _with_memory(self, of: Callable[[int], int]) -> "Bench":
         cluster = self.setup.proposal.cluster
-        parts = tuple(replace(part, memory_bytes=min(part.memory_bytes, memory_bytes)) for part in cluster.parts)
-        smaller = replace(cluster, memory_bytes=min(cluster.memory_bytes, memory_bytes), parts=parts)
+        parts = tuple(replace(part, memory_bytes=of(part.memory_bytes)) for part in cluster.parts)
+        smaller = replace(cluster, memory_bytes=of(cluster.memory_bytes), parts=parts)
         other = Bench(replace(self.setup, proposal=replace(self.setup.proposal, cluster=smaller)), self.measured)
         other.tables, other.floors, other.cutter, other.refuse = self.tables, self.floors, self.cutter, self.refuse
         return other

@@ -80,12 +80,16 @@ def why_ranked(plans: Sequence[Plan]) -> tuple[str, ...]:
     first = _prediction(plans[0])
     shares = sorted(((seconds / first.step_time_s, name) for name, seconds in first.terms.items()), reverse=True)
     made_of = ", ".join(f"{WORDS[name]} {share:.0%}" for share, name in shares if share >= 0.01)
-    sentences = [f"fastest: {made_of}"]
+    fastest = min(_prediction(plan).step_time_s for plan in plans)
+    behind = first.step_time_s / fastest - 1
+    ahead = "fastest" if behind < 5e-4 else f"the plainest of those within {behind:.1%} of the fastest"
+    sentences = [f"{ahead}: {made_of}"]
     for other in plans[1:]:
         slower = _prediction(other).step_time_s / first.step_time_s - 1
         if slower <= RESOLUTION.value:
             memory = gib(_prediction(other).worst_memory.total)
-            sentences.append(f"as fast as the first within what a prediction can tell, but less plain; needs {memory}")
+            by = f"{-slower:.1%} faster" if slower < -5e-4 else f"{slower:.1%} slower" if slower > 5e-4 else "as fast"
+            sentences.append(f"{by}, less than a prediction can tell apart, but less plain; needs {memory}")
             continue
         sentences.append(f"{slower:.1%} slower than the first: {_losses(plans[0], other)}")
     return tuple(sentences)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from meshwright.basics.errors import AnswerIsNo
 from meshwright.files.plan import Plan
 from meshwright.planner.candidates import Bench
-from meshwright.planner.rank import ranked
+from meshwright.planner.rank import ranked_within
 from meshwright.planner.search import step_s
 
 _LESS = 0.92  # of the memory of one point, the most that the next may need
@@ -35,7 +35,7 @@ def front(bench: Bench, best: Plan, most_slower: float = 1.0) -> tuple[FrontPoin
         points = [point for point in points if point.bytes < needs or point.step_s < seconds]
         points.append(FrontPoint(plan, needs, seconds))
         try:
-            plan = ranked(bench.limited(int(needs * _LESS)), top=1).plans[0]
+            plan = ranked_within(bench.limited(int(needs * _LESS)), top=1).plans[0]
         except AnswerIsNo:
             plan = None
     return tuple(points)

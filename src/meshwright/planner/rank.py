@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from meshwright.basics.errors import AnswerIsNo
 from meshwright.basics.quantities import gib
@@ -13,6 +13,7 @@ from meshwright.files.plan import Plan
 from meshwright.files.run import MeasuredUnits
 from meshwright.files.setup import Setup
 from meshwright.layout.degrees import RECOMPUTE
+from meshwright.layout.proposal import Proposal
 from meshwright.planner.candidates import Bench
 from meshwright.planner.explain import why_ranked
 from meshwright.planner.lighter import lighter
@@ -20,8 +21,10 @@ from meshwright.planner.nothing_fits import nothing_fits, nothing_runs
 from meshwright.planner.search import Search, step_s
 from meshwright.planner.space import Rejection, space
 from meshwright.predictor.constants import RESOLUTION
+from meshwright.predictor.memory import rank_memory
+from meshwright.predictor.running_out import quantile
 
-__all__ = ["PlanResult", "Rejection", "plan", "ranked"]
+__all__ = ["PlanResult", "Rejection", "plan", "ranked", "ranked_within"]
 
 _SAME_DEGREES = 1  # of a short list, at most so many plans share their degrees, unless there are too few others
 
@@ -39,17 +42,18 @@ class PlanResult:
 
 
 def _plainness(plan: Plan) -> tuple[object, ...]:
-    """What is preferred among equals: no recompute, fewer axes, less sharding, less memory."""
+    """What is preferred among equals: fewer axes, no recompute, less sharding, less memory."""
     layout = plan.layout
     assert plan.prediction is not None
     return (
-        RECOMPUTE.index(layout.recompute), layout.pp * layout.tp * layout.cp, layout.zero, layout.pp, layout.vpp,
+        layout.pp * layout.tp * layout.cp, RECOMPUTE.index(layout.recompute), layout.zero, layout.pp, layout.vpp,
         plan.prediction.worst_memory.total,
     )  # fmt: skip
 
 
 def _ranked(found: list[Plan], top: int, same_degrees: int) -> tuple[Plan, ...]:
-    """The plainest of the fastest first; then by time, at most `same_degrees` of the same degrees."""
+    """The plainest of the fastest first; then by time, the very fastest and at most `same_degrees` of the same
+    degrees."""
     fastest = step_s(found[0]) * (1 + RESOLUTION.value)
     plainest = min((plan for plan in found if step_s(plan) <= fastest), key=_plainness)
     seen: Counter[tuple[int, ...]] = Counter()
@@ -58,7 +62,7 @@ def _ranked(found: list[Plan], top: int, same_degrees: int) -> tuple[Plan, ...]:
         layout = plan.layout
         degrees = (layout.dp, layout.tp, layout.pp, layout.cp, layout.ep)
         seen[degrees] += 1
-        if seen[degrees] <= same_degrees:
+        if seen[degrees] <= same_degrees or plan is found[0]:
             chosen.append(plan)
     return tuple(chosen[:top])
 
@@ -81,9 +85,44 @@ def plan(setup: Setup, top: int = 5, measured: MeasuredUnits | None = None) -> P
     return ranked(Bench(setup, measured), top)
 
 
-@_no_cycles()
 def ranked(bench: Bench, top: int = 5) -> PlanResult:
-    """Rank the layouts of a bench's job, fastest first; parts that the job fixes stay fixed.
+    """Rank the layouts of a bench's job that run out of memory with no more than the probability that the job allows
+    (`[search] risk`); where there are none, those that are more likely to fit than not. See `ranked_within`.
+
+    Context counts as if it were as uncertain as the rest, so that no plan has more than that probability.
+    """
+    spread = bench.habits.spread
+    share = bench.habits.over / quantile(spread, 1 - bench.setup.risk)
+    if share < 1:
+        try:
+            return _with_whole_memory(ranked_within(bench.within(share), top), bench.setup)
+        except AnswerIsNo:
+            pass  # whatever the reason is, it is told of the whole memory
+    return ranked_within(bench, top)
+
+
+def _with_whole_memory(found: PlanResult, setup: Setup) -> PlanResult:
+    """The plans with the memory that their devices really have."""
+    return replace(found, plans=tuple(_restored(plan, setup) for plan in found.plans))
+
+
+def _restored(plan: Plan, setup: Setup) -> Plan:
+    assert plan.prediction is not None
+    prediction = replace(
+        plan.prediction, memory=rank_memory(setup, plan.layout, plan.batch),
+        memory_limit_bytes=setup.proposal.cluster.memory_bytes,
+    )  # fmt: skip
+    return replace(plan, setup=replace(plan.setup, proposal=_proposal(plan, setup)), prediction=prediction)
+
+
+def _proposal(plan: Plan, setup: Setup) -> Proposal:
+    return replace(plan.setup.proposal, cluster=setup.proposal.cluster)
+
+
+@_no_cycles()
+def ranked_within(bench: Bench, top: int = 5) -> PlanResult:
+    """Rank the layouts of a bench's job that more likely fit than not, fastest first; parts that the job fixes stay
+    fixed.
 
     The fastest plan of the whole space is always found; the plainest of those that are as fast within the predictor's
     resolution ranks first. Of the plans found, those with full recompute recompute no more layers than memory asks for

@@ -159,5 +159,5 @@ RAMP = {
 }
 """A message of n bytes moves 1 + RAMP / (1 + n / RAMP_BYTES) times slower than the largest."""
 
-RESOLUTION = Constant(0.005, "guessed", "smaller differences are below what repeated runs of the same plan show")
+RESOLUTION = Constant(0.02, "guessed", "two plans closer than this are told apart by repeated runs at best")
 """Plans whose steps differ by no more than this share count as equally fast: the plainer one ranks first."""
