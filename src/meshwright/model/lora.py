@@ -7,7 +7,7 @@ here, as in the modules of most families. Routers, gates of shared experts, the 
 from functools import lru_cache
 
 from meshwright.model.architecture import Architecture
-from meshwright.model.parameters import total_parameters, unit_parameters
+from meshwright.model.parameters import total_parameters
 from meshwright.model.shapes import Tensor, tensors_of
 from meshwright.model.training import Training
 from meshwright.model.units import Unit, units_of
@@ -48,15 +48,6 @@ def _adapter(tensor: Tensor, rank: int, tp: int, ep: int, etp: int | None) -> in
     else:
         out = held // into
     return rank * (out + into) * (-(-tensor.copies // ep) if expert else 1)
-
-
-def trainable_parameters(
-    arch: Architecture, unit: Unit, training: Training, tp: int = 1, ep: int = 1, etp: int | None = None
-) -> int:
-    """Parameters of one unit that receive gradients on one rank: the adapters alone with task "lora", else all."""
-    if training.task == "lora":
-        return adapter_parameters(arch, unit, training, tp, ep, etp)
-    return unit_parameters(arch, unit, tp, ep, etp)
 
 
 @lru_cache(maxsize=64)
