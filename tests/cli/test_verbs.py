@@ -29,7 +29,8 @@ def test_plan_writes_a_plan_that_every_other_verb_reads(meshwright: Run, folder:
     assert predicted["step_time_s"] == pytest.approx(answer["plans"][0]["step_time_s"])
     assert meshwright("memory", "plan.toml", "--json").json()["fits"] is True
     times = [plan["step_time_s"] for plan in answer["plans"]]
-    assert times == sorted(times)
+    assert times[1:] == sorted(times[1:])
+    assert times[0] <= 1.05 * min(times)  # the plainest of what no prediction can tell apart comes first
 
 
 def test_terms_sum_to_the_step(meshwright: Run) -> None:
