@@ -13,8 +13,9 @@ Confidence = Literal["high", "medium", "low"]
 class Finding:
     """One cause of lost time, memory or work, with its evidence and the change that would cure it.
 
-    `cost_s_per_step` is device seconds a step, `share` its part of the step, None where the input cannot say; `change` is a patch to plan.toml
-    ("layout.recompute" -> "none"), empty when only a person can act; gains are shares of the step time.
+    `cost_s_per_step` is device seconds a step, `share` its part of the step, None where the input cannot say; `change`
+    is a patch to plan.toml ("layout.recompute" -> "none"), empty when only a person can act; gains are shares of the
+    step time.
     """
 
     kind: str
