@@ -45,7 +45,8 @@ def test_predicted_activations_are_the_traced_ones(case: str) -> None:
         found, parts = traced(given, rank), predicted.parts
         assert found.in_flight == predicted.in_flight
         assert parts["activations"] == pytest.approx(found.activations, rel=0.03)
-        if given.layout.recompute != "full":  # then a layer that comes back can outweigh the loss at the peak
+        # A layer that comes back, or buckets under way, can outweigh the loss at the peak: logits are then gone.
+        if given.layout.recompute != "full" and given.layout.zero == 0:
             assert parts.get("logits", 0) == pytest.approx(found.logits, rel=0.03)
         total = sum(size for kind, size in parts.items() if kind not in ("reserve", "context"))
         assert total == pytest.approx(found.peak, rel=0.05)
