@@ -23,9 +23,9 @@ def test_the_single_node_sweep_is_ranked_better_than_by_a_rule() -> None:
     worst; the host's time, which decides most groups, scatters by 15 % from timing to timing."""
     found = places("single_node_sweep.csv")["extrapolated"]
     assert found.groups >= 50
-    assert (found.mean_regret or 0) <= 0.05
-    assert (found.worst_regret or 0) <= 0.3
-    assert (found.tau or 0) >= 0.8
+    assert (found.mean_regret or 0) <= 0.03
+    assert (found.worst_regret or 0) <= 0.2
+    assert (found.tau or 0) >= 0.78
 
 
 @pytest.mark.parametrize("source", ["ground_truth_multi", "chronicles"])

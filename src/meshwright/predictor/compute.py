@@ -173,6 +173,13 @@ def _element_bytes(
             return size * norm, size * norm, 0.0
 
 
+def _softmax_is_fused(arch: Architecture, share: Share) -> bool:
+    """Does Megatron's kernel of scale, mask and softmax take these scores? It works on four rows of heads at a time
+    (megatron/model/fused_softmax.py, `is_kernel_available`)."""
+    rows = share.micro_batch * max(1, arch.heads // share.tp)
+    return rows % 4 == 0 and share.seq_len % 4 == 0 and 16 < share.seq_len <= 4096
+
+
 def _attention(arch: Architecture, unit: Unit, share: Share, speed: Speed) -> tuple[float, float]:
     """Seconds of scores, softmax and their product with the values, forward and backward."""
     flops = attention_flops_per_token(arch, unit, share.seq_len) * share.tokens / share.tp
@@ -180,7 +187,12 @@ def _attention(arch: Architecture, unit: Unit, share: Share, speed: Speed) -> tu
         return 0.0, 0.0
     heads = share.micro_batch * max(1.0, arch.heads / share.tp)
     if speed.scores_bytes:
-        return plain_attention_s(speed, heads, share.seq_len // share.cp, share.seq_len, arch.query_dim)
+        forward, backward = plain_attention_s(speed, heads, share.seq_len // share.cp, share.seq_len, arch.query_dim)
+        if not _softmax_is_fused(arch, share):
+            scores = heads * (share.seq_len // share.cp) * share.seq_len
+            byte_s = scores * constants.SCORES_TRAFFIC.value / speed.bandwidth
+            return forward + constants.SOFTMAX_TRAFFIC[0] * byte_s, backward + constants.SOFTMAX_TRAFFIC[1] * byte_s
+        return forward, backward
     return fused_attention_s(speed, flops, heads * share.seq_len / share.cp / 128, arch.query_dim)
 
 
@@ -201,6 +213,8 @@ def _work(arch: Architecture, training: Training, unit: Unit, share: Share, spee
         scores = share.tokens * arch.vocab / share.tp * speed.logit_bytes / speed.bandwidth
         loss = constants.LOSS.value * scores, constants.LOSS.value / 2 * scores
     kernels = constants.FORWARD_KERNELS[unit.kind].value
+    if speed.scores_bytes and core_f and not _softmax_is_fused(arch, share):
+        kernels += constants.SOFTMAX_KERNELS.value
     if variant.experts:
         held = -(-arch.experts // share.ep)
         kernels += constants.EXPERT_KERNELS.value + held * constants.EACH_EXPERT_KERNELS.value

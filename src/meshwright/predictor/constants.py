@@ -119,11 +119,15 @@ KERNEL_GAP_S: Mapping[str, Constant] = {
 
 FORWARD_KERNELS: Mapping[str, Constant] = {
     "embed": Constant(2, "guessed", "look-up, cast"),
-    "attn": Constant(12, "guessed", "norm, three products, positions, attention, product, residual"),
-    "ffn": Constant(7, "guessed", "norm, three products, activation, product of halves, residual"),
+    "attn": Constant(9.5, "guessed", "as ffn: what the host loses in one half of a layer it makes up in the other"),
+    "ffn": Constant(9.5, "guessed", "half of: two norms, seven products, positions, attention, activation, residuals"),
     "layer": Constant(18, "guessed", "both halves, one norm"),
     "head": Constant(8, "guessed", "norm, product, cast, log-softmax, loss"),
 }
+SOFTMAX_KERNELS = Constant(6, "guessed", "scale, mask, casts to fp32 and back beside a softmax that is not fused")
+SOFTMAX_TRAFFIC = (29.0, 39.0)
+"""Bytes a score that these read and write beyond the fused kernel, forward and backward: in fp32, as Megatron's
+`forward_torch_softmax` does."""
 EXPERT_KERNELS = _constant("expert_kernels", 30, "router, permutation, weighted sum")
 EACH_EXPERT_KERNELS = _constant("each_expert_kernels", 8, "products and casts of each expert that a rank holds")
 PERMUTED = _constant("permuted", 6, "copies sorted, sent on, received, sorted back and summed")
