@@ -135,10 +135,11 @@ def test_traced_bytes_and_messages_are_those_of_real_ranks(layout: str, tmp_path
         found, held = traced(given, rank), real[rank * each]
         assert [found.parameters, found.gradients, found.optimizer] == held["states"]
         assert [[x.kind, x.group, x.count, x.bytes] for x in found.messages] == held["messages"]
-        # Of the real step alone: up to three messages received ahead of their use. The rest agrees to a few bytes.
-        more, message = held["after_forward"] - found.after_forward, message_bytes(given)
-        assert abs(more - message * round(more / message)) <= 64
-        assert 0 <= round(more / message) <= 3
+        # Of the real step alone, as its peers happen to run: up to three messages received ahead of their use, and what
+        # up to two exchanges under way hold. It never holds less.
+        more = held["after_forward"] - found.after_forward
+        under_way = 2 * max((x.bytes / x.count for x in found.messages), default=0)
+        assert -64 <= more <= 3 * message_bytes(given) + under_way + 64
         assert found.optimizer_peak == pytest.approx(held["optimizer_peak"], rel=0.01)
 
 
