@@ -41,4 +41,6 @@ Parameters = Annotated[str | int, PlainValidator(_parameters)]
 class Table(BaseModel):
     """A TOML table: every key is known and has exactly its type; numbers are finite."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
+    model_config = ConfigDict(
+        extra="forbid", strict=True, allow_inf_nan=False, frozen=True, defer_build=True
+    )  # a job builds the schema of all its tables at once
